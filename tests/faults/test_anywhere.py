@@ -8,7 +8,9 @@ from tests.faults.plugin import Faults
 from tests.main_job.rented import Rented
 
 
-def test_an_account_without_root(anywhere: Rented, faults: Faults) -> None:
+def test_a_box_account_without_root_or_sudo_is_set_up_and_trains(
+    anywhere: Rented, faults: Faults
+) -> None:
     anywhere.user.repository(requirements__txt="iniconfig>=2\n")
     with faults.attempt("no root, no sudo") as attempt:
         assert "step 1 loss" in anywhere.run("setup").must(0).out
@@ -17,7 +19,9 @@ def test_an_account_without_root(anywhere: Rented, faults: Faults) -> None:
         attempt.outcome("works")
 
 
-def test_a_client_that_is_killed(anywhere: Rented, faults: Faults) -> None:
+def test_a_setup_whose_client_was_killed_is_finished_by_the_next_and_trains_once(
+    anywhere: Rented, faults: Faults
+) -> None:
     anywhere.user.repository()
     with faults.attempt("program killed", "agent") as attempt:
         going = anywhere.begin("setup")
@@ -29,7 +33,9 @@ def test_a_client_that_is_killed(anywhere: Rented, faults: Faults) -> None:
         attempt.outcome("converged, trained once")
 
 
-def test_an_sshd_that_dies(anywhere: Rented, faults: Faults) -> None:
+def test_a_setup_goes_on_over_the_new_link_after_the_box_sshd_was_killed_and_started_again(
+    anywhere: Rented, faults: Faults
+) -> None:
     anywhere.user.repository()
     with faults.attempt("sshd killed", "agent") as attempt:
         going = anywhere.begin("setup")

@@ -174,7 +174,7 @@ class Watched:
         return waits
 
 
-def test_no_checkpoint_is_torn_and_none_is_late(
+def test_pull_watch_brings_whole_checkpoints_in_time_while_a_training_replaces_and_moves_them(
     rent: Rent, seeded: random.Random, faults: Faults, request: pytest.FixtureRequest
 ) -> None:
     tries = request.config.getoption("tries")

@@ -35,7 +35,7 @@ def impatient(rented: Rented, folder: Path) -> Rented:
     return replace(rented, program=with_numbers(folder, CLIENT_PATIENCE_S=PATIENCE_S))
 
 
-def test_a_client_that_is_killed_while_it_sends_frees_the_box(
+def test_a_box_stops_waiting_for_the_commit_once_the_client_that_sends_it_is_killed(
     rent: Rent, faults: Faults, tmp_path: Path
 ) -> None:
     rented = impatient(rent("vast", used=True), tmp_path)
@@ -56,7 +56,9 @@ def test_a_client_that_is_killed_while_it_sends_frees_the_box(
         rented.run("setup", "--wait", "1").must(0)
 
 
-def test_what_can_not_be_sent_is_not_waited_for(rent: Rent, faults: Faults) -> None:
+def test_setup_fails_within_a_minute_when_the_box_does_not_take_the_commit(
+    rent: Rent, faults: Faults
+) -> None:
     rented = rent("vast", used=True)
     rented.user.repository(boxstrap__yaml=LONG)
     rented.box.run(REFUSES)
@@ -68,7 +70,9 @@ def test_what_can_not_be_sent_is_not_waited_for(rent: Rent, faults: Faults) -> N
         rented.run("setup").must(0)
 
 
-def test_a_partial_clone_with_a_change(rent: Rent, faults: Faults) -> None:
+def test_setup_sends_the_changed_files_of_a_partial_clone_without_its_history(
+    rent: Rent, faults: Faults
+) -> None:
     rented = rent("vast", used=True)
     whole = rented.user.repository("whole", boxstrap__yaml=LONG)
     whole.commit({"train.py": whole.root.joinpath("train.py").read_text() + "# more\n"})

@@ -54,7 +54,7 @@ ROWS: tuple[tuple[str, int, Callable[[UserRepository], None]], ...] = (
 )
 
 
-def test_a_disk_that_becomes_full(
+def test_setup_names_the_step_at_which_the_disk_filled_up_and_finishes_once_there_is_room(
     mirror_rig: Rig, shared_folder: Path, tmp_path: Path, faults: Faults
 ) -> None:
     def one(row: tuple[str, int, Callable[[UserRepository], None]]) -> None:
@@ -80,7 +80,9 @@ def test_a_disk_that_becomes_full(
     at_once(one, ROWS)
 
 
-def test_too_little_room_is_found_before_any_change(rent: Rent, faults: Faults) -> None:
+def test_setup_on_a_box_with_too_little_room_is_refused_before_any_change(
+    rent: Rent, faults: Faults
+) -> None:
     rented = rent("smalldisk")
     rented.user.repository()
     before = rented.listing()
@@ -92,7 +94,9 @@ def test_too_little_room_is_found_before_any_change(rent: Rent, faults: Faults) 
         attempt.outcome("exit 5, nothing changed")
 
 
-def test_no_room_for_temporary_files_is_named(rent: Rent, tmp_path: Path, faults: Faults) -> None:
+def test_setup_is_refused_when_the_box_has_no_room_for_temporary_files(
+    rent: Rent, tmp_path: Path, faults: Faults
+) -> None:
     rented = rent("tinytmp")
     rented.user.repository()
     with faults.attempt("/tmp full", "before") as attempt:
@@ -107,7 +111,9 @@ def test_no_room_for_temporary_files_is_named(rent: Rent, tmp_path: Path, faults
         attempt.outcome("works")
 
 
-def test_a_run_on_a_full_disk_is_not_begun(rent: Rent, faults: Faults) -> None:
+def test_a_run_on_a_box_with_a_full_disk_is_not_begun_until_there_is_room(
+    rent: Rent, faults: Faults
+) -> None:
     rented = rent("vast", used=True, disk="900M")
     rented.user.repository()
     rented.run("setup").must(0)

@@ -77,7 +77,9 @@ WRITES: dict[str, tuple[tuple[str, ...], int, str]] = {
 
 
 @pytest.mark.parametrize("what", WRITES)
-def test_a_file_that_does_not_fit(user: User, faults: Faults, what: str) -> None:
+def test_a_file_that_does_not_fit_on_this_disk_is_named_and_not_left_half_written(
+    user: User, faults: Faults, what: str
+) -> None:
     """One sentence, and no partial file that a later command would take for complete."""
     typed, code, name = WRITES[what]
     user.repository()
@@ -96,7 +98,9 @@ def test_a_file_that_does_not_fit(user: User, faults: Faults, what: str) -> None
         assert file.stat().st_size > 100
 
 
-def test_consent_that_can_not_be_kept(user: User, faults: Faults) -> None:
+def test_consent_that_can_not_be_kept_on_a_full_disk_here_counts_as_not_given(
+    user: User, faults: Faults
+) -> None:
     user.repository(boxstrap__yaml=TAKES)
     ask = ("oneliner", "--json")
     digest = user.run(*ask).must(2).json()["error"]["digest"]
@@ -112,7 +116,9 @@ def test_consent_that_can_not_be_kept(user: User, faults: Faults) -> None:
         assert "digest" not in user.run(*ask).must(2).json()["error"]
 
 
-def test_a_mirror_that_does_not_fit(hosted: Host, user: User, faults: Faults) -> None:
+def test_a_mirror_of_git_url_that_does_not_fit_here_is_named_and_made_once_there_is_room(
+    hosted: Host, user: User, faults: Faults
+) -> None:
     there = hosted()
     words = ("render", "--profile", str(there.profile))
     with mounted(user.state, "-o", "size=2m,mode=0700") as state:
@@ -134,7 +140,9 @@ cd . && exec "$@"
 """
 
 
-def test_no_folder_for_temporary_files(user: User, faults: Faults) -> None:
+def test_without_a_folder_for_temporary_files_nothing_is_written_into_the_repository(
+    user: User, faults: Faults
+) -> None:
     """Python would use the current folder, and so put boxstrap's files into the repository."""
     repository = user.repository()
     place, told = str(repository.root), "there is no folder for temporary files"
@@ -158,7 +166,9 @@ def test_no_folder_for_temporary_files(user: User, faults: Faults) -> None:
             attempt.outcome("one sentence; nothing in the repository")
 
 
-def test_temporary_files_that_do_not_fit(user: User, faults: Faults) -> None:
+def test_render_names_the_full_folder_of_temporary_files_and_leaves_nothing_in_it(
+    user: User, faults: Faults
+) -> None:
     user.repository()
     with (
         mounted(user.home / "tmp", "-o", "size=4k") as small,
@@ -182,7 +192,9 @@ SPOIL: dict[str, tuple[Change, Change, str]] = {
 
 
 @pytest.mark.parametrize("how", SPOIL)
-def test_a_state_folder_that_takes_nothing(rent: Rent, faults: Faults, how: str) -> None:
+def test_a_state_folder_that_takes_no_file_stops_a_first_contact_but_not_a_known_box_setup(
+    rent: Rent, faults: Faults, how: str
+) -> None:
     """A first contact stops before anything is sent; a known box is still set up."""
     spoil, mend, why = SPOIL[how]
     rented = rent("vast", used=True)
@@ -227,7 +239,7 @@ def test_a_state_folder_that_takes_nothing(rent: Rent, faults: Faults, how: str)
 
 
 @pytest.mark.parametrize("discard", [False, True], ids=["room again", "discard"])
-def test_a_log_that_does_not_fit_keeps_the_box_until_it_fits_or_is_let_go(
+def test_down_keeps_the_box_while_a_run_log_does_not_fit_at_home_unless_discard_is_given(
     user: User, faults: Faults, *, discard: bool
 ) -> None:
     """`down` destroys nothing while the log of a run is only on the box."""

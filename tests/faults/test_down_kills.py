@@ -66,7 +66,7 @@ def lose(what: str, rented: Rented, going: Running, chance: random.Random) -> bo
     return True
 
 
-def test_a_down_killed_at_random_moments(
+def test_down_killed_at_random_moments_destroys_the_box_once_with_all_results_at_home(
     rent: Rent,
     account: SimulatedAccount,
     seeded: random.Random,

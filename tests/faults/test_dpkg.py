@@ -18,7 +18,9 @@ pytestmark = pytest.mark.boxes
 HOLDER = "unattended-upgr"
 
 
-def test_another_package_run(mirror_rig: Rig, tmp_path: Path, faults: Faults) -> None:
+def test_setup_waits_for_another_package_manager_on_the_box_then_names_it_and_leaves_it_alive(
+    mirror_rig: Rig, tmp_path: Path, faults: Faults
+) -> None:
     """On a box whose tools have to be installed."""
     rented = Rented(User(tmp_path / "home"), mirror_rig.start("runpod"))
     rented.user.repository()

@@ -43,7 +43,9 @@ def trained(rent: Rent, card: Card) -> Rented:
     return rented
 
 
-def test_a_verdict_is_not_forgotten(trained: Rented, card: Card, faults: Faults) -> None:
+def test_a_bad_gpu_verdict_refuses_setups_and_runs_until_the_gpu_is_healthy_again(
+    trained: Rented, card: Card, faults: Faults
+) -> None:
     with faults.attempt("GPU lost after a setup", at="verify") as attempt:
         trained.run("stop").must(0)
         card(trained, BROKEN)
@@ -60,7 +62,7 @@ def test_a_verdict_is_not_forgotten(trained: Rented, card: Card, faults: Faults)
 
 
 @pytest.mark.parametrize("what", ["another driver", "a failed reading"])
-def test_the_same_work_is_the_same_whatever_the_driver(
+def test_setup_does_not_train_again_after_the_gpu_driver_changed_or_its_reading_failed(
     trained: Rented, card: Card, faults: Faults, what: str
 ) -> None:
     with faults.attempt(f"the same work beside {what}") as attempt:

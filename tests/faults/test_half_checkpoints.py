@@ -149,7 +149,7 @@ def halves(arrived: set[str], layout: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_what_goes_on_elsewhere_is_whole_or_said(
+def test_a_run_resumed_elsewhere_gets_whole_checkpoints_or_a_word_on_each_incomplete_one(
     layout: str,
     tmp_path: Path,
     seeded: random.Random,

@@ -132,7 +132,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("what", KILLS)
-def test_killed_at_a_random_moment(
+def test_a_setup_killed_at_a_random_moment_ends_in_the_same_box_when_it_is_run_again(
     rent: Rent,
     work: KilledWork,
     seeded: random.Random,

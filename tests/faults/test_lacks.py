@@ -27,7 +27,7 @@ case $1 in -m) echo aarch64 ;; -sm) echo Linux aarch64 ;; *) exec /usr/bin/uname
         ("read-only home", "rohome", "can't write to /home/student"),
     ],
 )
-def test_it_stops_before_any_change(
+def test_setup_refuses_a_box_that_lacks_bash_glibc_the_time_or_a_home_before_any_change(
     rent: Rent, faults: Faults, fault: str, kind: str, says: str
 ) -> None:
     rented = rent(kind)
@@ -41,7 +41,7 @@ def test_it_stops_before_any_change(
         attempt.outcome(NOTHING_CHANGED)
 
 
-def test_a_home_that_cannot_be_written_is_no_hindrance_elsewhere(
+def test_setup_works_in_another_workdir_when_the_home_of_the_box_is_read_only(
     rent: Rent, faults: Faults
 ) -> None:
     rented = rent("rohome")
@@ -54,7 +54,7 @@ def test_a_home_that_cannot_be_written_is_no_hindrance_elsewhere(
         attempt.outcome("works")
 
 
-def test_uv_for_another_machine_is_the_right_one_and_is_tried_before_it_is_used(
+def test_setup_fetches_the_uv_of_the_box_architecture_and_fails_if_that_does_not_run(
     rent: Rent, faults: Faults
 ) -> None:
     rented = rent("vast-nouv", files={"/usr/local/bin/uname": UNAME})
@@ -68,7 +68,7 @@ def test_uv_for_another_machine_is_the_right_one_and_is_tried_before_it_is_used(
         attempt.outcome("its uv is fetched, and refused here")
 
 
-def test_packages_that_could_not_be_installed_are_named_at_each_setup(
+def test_each_setup_names_system_packages_that_it_could_not_install_without_root(
     rent: Rent, faults: Faults
 ) -> None:
     rented = rent("nosudo")

@@ -83,7 +83,7 @@ def assert_each_line_once(rented: Rented, done: Completed) -> None:
         assert done.err.count(f"{step:9}  start") <= 1, done.err
 
 
-def test_a_black_hole_at_each_step(
+def test_setup_notices_a_black_holed_link_at_each_step_and_the_box_goes_on(
     mirror_rig: Rig, shared_folder: Path, tmp_path: Path, faults: Faults
 ) -> None:
     def one(step: str) -> None:
@@ -105,7 +105,9 @@ def test_a_black_hole_at_each_step(
         list(pool.map(one, STEPS))
 
 
-def test_a_log_that_is_followed_through_a_black_hole(rent: Rent, faults: Faults) -> None:
+def test_logs_follow_loses_no_line_of_the_run_through_a_black_holed_link(
+    rent: Rent, faults: Faults
+) -> None:
     rented = rent("vast", used=True)
     counting = "import time\nfor n in range(400):\n    print('line', n, flush=True)\n"
     rented.user.repository(train__py=counting + "    time.sleep(0.05)\n")

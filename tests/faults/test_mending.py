@@ -122,7 +122,7 @@ def looks(rented: Rented) -> str:
         ("link to our folder deleted", "rm ~/.boxstrap", "shell"),
     ],
 )
-def test_damage_is_noticed_and_mended(
+def test_setup_notices_damage_on_the_box_and_mends_it_without_training_again(
     mended: Mended, faults: Faults, fault: str, damage: str, step: str
 ) -> None:
     # Repaired objects are no longer in a pack of the tree, so a pack can't be damaged twice.
@@ -144,7 +144,9 @@ def test_damage_is_noticed_and_mended(
 
 
 @pytest.mark.parametrize("how", ["kill-session -t train", "kill-server"])
-def test_a_session_that_was_ended_is_a_window_closed(rent: Rent, faults: Faults, how: str) -> None:
+def test_ending_the_tmux_session_leaves_the_training_alive_and_setup_shows_it_again(
+    rent: Rent, faults: Faults, how: str
+) -> None:
     rented = rent("vast", used=True)
     rented.user.repository(boxstrap__yaml=LONG)
     rented.run("setup").must(0)
@@ -186,7 +188,7 @@ CHOICES = "on the box"
         ("an ignored file in the way", "mkdir out && echo mine >out/a.txt", "out/a.txt"),
     ],
 )
-def test_what_was_made_on_the_box_stops_the_setup(
+def test_setup_stops_where_the_new_commit_would_change_what_was_made_on_the_box(
     rent: Rent, faults: Faults, made: str, how: str, named: str
 ) -> None:
     rented = rent("vast", used=True)
@@ -213,7 +215,9 @@ def test_what_was_made_on_the_box_stops_the_setup(
         assert rented.runs() == ["train-1"]
 
 
-def test_what_is_in_nobodys_way_stays(rent: Rent, faults: Faults) -> None:
+def test_what_stays_outside_the_new_commit_on_the_box_is_kept_by_setup(
+    rent: Rent, faults: Faults
+) -> None:
     rented = rent("vast", used=True)
     repository = rented.user.repository(notes__txt="one\n", other__txt="one\n")
     rented.run("setup").must(0)
@@ -241,7 +245,7 @@ OURS = f"git --git-dir=$(echo {PLACED}) --work-tree={TREE}"
 @pytest.mark.sampled
 @pytest.mark.parametrize("git", [OURS, "git"], ids=["placed", "its notes are lost"])
 @pytest.mark.parametrize("when", ["half of the files", "a file half-written", "before HEAD"])
-def test_a_switch_that_was_cut_short_is_undone_and_done(
+def test_setup_finishes_a_switch_of_commits_that_was_cut_short_and_keeps_a_later_edit(
     rent: Rent, faults: Faults, when: str, git: str
 ) -> None:
     """As a kill in the middle of git's checkout leaves it; an edit made since then stays."""

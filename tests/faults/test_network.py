@@ -133,7 +133,7 @@ def stopped_then_finished(
         attempt.outcome("named, exit 7; then finished")
 
 
-def test_names_and_indexes_that_do_not_answer(
+def test_setup_stops_at_name_servers_and_indexes_that_fail_and_finishes_once_they_are_mended(
     mirror_rig: Rig, tmp_path: Path, faults: Faults
 ) -> None:
     def one(case: NetworkCase) -> None:
@@ -152,7 +152,7 @@ GIT_CASES = (
 )
 
 
-def test_a_git_server_that_is_out_of_order(
+def test_setup_stops_at_a_git_server_out_of_order_and_finishes_once_it_is_mended(
     mirror_rig: Rig, shared_folder: Path, tmp_path: Path, faults: Faults
 ) -> None:
     def one(row: tuple[str, Callable[[GitServer], None], bool]) -> None:
@@ -187,7 +187,9 @@ def serve(world: NetworkWorld, server: GitServer) -> None:
     subprocess.run(argv, check=True, env=world.rented.user.env)
 
 
-def test_every_fifth_packet_lost(mirror_rig: Rig, tmp_path: Path, faults: Faults) -> None:
+def test_setup_finishes_when_every_fifth_packet_is_lost(
+    mirror_rig: Rig, tmp_path: Path, faults: Faults
+) -> None:
     """In both directions, for the link and for all that the box fetches."""
 
     def one(number: int) -> Completed:

@@ -81,7 +81,7 @@ def at(rented: Rented, name: str) -> float:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize(("cloud", "at_most"), [("ec2", 6.0), ("gcp", 2.0), ("azure", 2.0)])
-def test_a_run_is_asked_to_end_and_its_record_says_why(
+def test_a_run_is_asked_to_end_in_time_when_the_cloud_gives_notice_and_status_says_why(
     rent: Rent, serve: Serve, faults: Faults, cloud: str, at_most: float
 ) -> None:
     rented, server = train(rent, serve, cloud)
@@ -104,7 +104,7 @@ def test_a_run_is_asked_to_end_and_its_record_says_why(
     assert f"was interrupted: {title} took its box back" in waited.err
 
 
-def test_its_own_command_saves_and_what_does_not_end_is_killed_in_time(
+def test_a_notice_runs_the_on_notice_command_and_kills_a_run_that_does_not_end_in_time(
     rent: Rent, serve: Serve, faults: Faults
 ) -> None:
     own = PROFILE.replace("grace: 600", "grace: 600, on_notice: touch save-now && echo told me")
@@ -145,7 +145,7 @@ def _over(rented: Rented) -> list[dict[str, Any]]:
 STOP_MONITOR = "pkill -TERM -f 'runs[.]monitor'"
 
 
-def test_the_stop_of_a_container_is_heeded_and_an_end_of_the_monitor_alone_is_not(
+def test_a_stopped_container_asks_its_run_to_end_but_an_ended_monitor_alone_does_not(
     rent: Rent, faults: Faults
 ) -> None:
     rented = rent("vast", used=True)

@@ -48,7 +48,7 @@ ROWS = (
 )
 
 
-def test_it_is_gone_for_half_a_minute(
+def test_setup_waits_for_the_box_when_its_own_network_is_gone_for_half_a_minute(
     mirror_rig: Rig, shared_folder: Path, tmp_path: Path, faults: Faults
 ) -> None:
     def one(row: LinkFault) -> None:

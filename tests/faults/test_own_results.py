@@ -158,7 +158,7 @@ class ResultsBox:
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_no_result_is_lost_or_another_runs(
+def test_each_run_keeps_its_own_results_when_runs_in_one_tree_are_killed_at_any_moment(
     part: int, tmp_path: Path, seeded: random.Random, faults: Faults, request: pytest.FixtureRequest
 ) -> None:
     seed = seeded.random()

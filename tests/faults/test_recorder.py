@@ -72,7 +72,9 @@ def recorded(folder: Path, *options: str) -> str:
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])
-def test_the_table_is_the_same_with_and_without_workers(tmp_path: Path, workers: str) -> None:
+def test_the_table_of_faults_is_the_same_with_and_without_test_workers(
+    tmp_path: Path, workers: str
+) -> None:
     out = recorded(tmp_path, "-n", workers, "--seed", "7")
     table = out[out.index(" faults ") :]
     assert re.search(r"^link cut +4  FAILED 1 of 4 \(python\)  2.0 s, 9.0 s$", table, re.M), out
@@ -82,7 +84,7 @@ def test_the_table_is_the_same_with_and_without_workers(tmp_path: Path, workers:
     assert "tests of this table left out: 1" in table
 
 
-def test_a_seed_brings_the_same_choices_again(tmp_path: Path) -> None:
+def test_the_same_test_seed_brings_the_same_random_choices_again(tmp_path: Path) -> None:
     def drew(*options: str) -> str:
         return str(re.findall(r"drew \d+", recorded(tmp_path, "-k", "chance", *options)))
 
@@ -90,7 +92,7 @@ def test_a_seed_brings_the_same_choices_again(tmp_path: Path) -> None:
     assert re.search(r"^seed: \d+", recorded(tmp_path, "-k", "chance", "-v"), re.M)
 
 
-def test_workers_take_the_cases_of_the_seed_that_is_printed(tmp_path: Path) -> None:
+def test_test_workers_run_the_sampled_cases_of_the_seed_that_is_printed(tmp_path: Path) -> None:
     def cases(out: str) -> tuple[list[str], set[str]]:
         return re.findall(r"drew \d+", out), set(re.findall(r"test_case\[\d+\]", out))
 
@@ -101,7 +103,7 @@ def test_workers_take_the_cases_of_the_seed_that_is_printed(tmp_path: Path) -> N
     assert len(cases(recorded(tmp_path, "-vv", "--every"))[1]) == 37
 
 
-def test_rows_are_aligned_and_in_the_order_of_their_names() -> None:
+def test_rows_of_the_table_of_faults_are_aligned_and_sorted_by_name() -> None:
     table = rows([Try("b", outcome="exit 4"), Try("a long one", noticed_s=3.14), Try("b", "x")])
     assert table == [FaultRow("a long one", 1, "held", (3.14,)), FaultRow("b", 2, "exit 4, held")]
     assert lines(table) == [

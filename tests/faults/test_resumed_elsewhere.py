@@ -143,7 +143,7 @@ rm -rf lock setup.sh runs setups store steps/*/ /tmp/tmux-*
 """
 
 
-def test_a_run_goes_on_on_another_box_from_its_last_whole_checkpoint(
+def test_a_run_of_a_destroyed_box_resumes_on_another_from_its_last_whole_checkpoint(
     rent: Rent, seeded: random.Random, faults: Faults, request: pytest.FixtureRequest
 ) -> None:
     boxes = [rent("vast", used=True), rent("vast", used=True)]

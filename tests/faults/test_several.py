@@ -95,12 +95,14 @@ def boxes(
         box.stop()
 
 
-def test_all_tasks_for_several_boxes_are_in_the_table() -> None:
+def test_every_command_that_takes_several_hosts_is_in_the_table_of_this_test() -> None:
     assert {name for name in NAMES if HOSTS[0] in find(name).options} == {*TASKS}
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_each_that_fails_is_named_in_time(boxes: Boxes, faults: Faults, task: str) -> None:
+def test_a_command_for_several_boxes_names_each_that_fails_in_time_and_serves_the_others(
+    boxes: Boxes, faults: Faults, task: str
+) -> None:
     with faults.attempt("several boxes, four of them faulty", task) as attempt:
         began = time.monotonic()
         done = boxes.run(task, FIRST, ONE, *SAYS, more=TASKS[task])
@@ -115,7 +117,7 @@ def test_each_that_fails_is_named_in_time(boxes: Boxes, faults: Faults, task: st
 
 @pytest.mark.parametrize("task", ["setup", "run"])
 @pytest.mark.parametrize("fault", SAYS)
-def test_nodes_don_t_wait_for_one_that_fails(
+def test_no_node_of_a_training_is_started_when_one_of_its_boxes_fails(
     boxes: Boxes, faults: Faults, task: str, fault: str
 ) -> None:
     more = ("--set", "train.nodes=2", "--set", "train.command=python reduce.py 1")

@@ -38,7 +38,9 @@ def contact(rented: Rented) -> None:
     await_that(lambda: connected(rented))
 
 
-def test_cut_while_a_command_uses_it(rented: Rented, faults: Faults) -> None:
+def test_a_kept_open_connection_that_is_cut_in_use_is_noticed_and_replaced_by_a_new_login(
+    rented: Rented, faults: Faults
+) -> None:
     rented.user.repository("long", train__py="import time\nprint('one', flush=True)\n"
                            "time.sleep(600)\n")  # fmt: skip
     rented.run("setup").must(0)
@@ -59,7 +61,9 @@ def test_cut_while_a_command_uses_it(rented: Rented, faults: Faults) -> None:
 
 
 @pytest.mark.parametrize("how", ["full", "read-only"])
-def test_no_room_for_it(rent: Rent, faults: Faults, how: str) -> None:
+def test_status_logs_in_silently_when_the_state_folder_has_no_room_for_an_open_connection(
+    rent: Rent, faults: Faults, how: str
+) -> None:
     rented = rent("vast")
     rented.user.repository()
     # Short, as the path of a socket must be.

@@ -140,7 +140,7 @@ def stopped(folder: Path, command: str, way: str) -> tuple[tuple[str, int], floa
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_training_that_saves_keeps_its_helpers_until_it_has(
+def test_a_stopped_run_keeps_its_helper_processes_until_its_main_process_has_saved(
     command: str, tmp_path: Path, faults: Faults
 ) -> None:
     with faults.attempt("stopped while it works with helpers", at=command) as attempt:
@@ -151,7 +151,7 @@ def test_a_training_that_saves_keeps_its_helpers_until_it_has(
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_each_way_to_stop_asks_the_main_process_first(
+def test_each_way_to_stop_a_run_asks_its_main_process_first_so_that_it_saves(
     way: str, tmp_path: Path, faults: Faults
 ) -> None:
     with faults.attempt("stopped while it works with helpers", at=way) as attempt:
@@ -161,7 +161,7 @@ def test_each_way_to_stop_asks_the_main_process_first(
 
 
 @pytest.mark.boxes
-def test_a_restart_and_a_cancelled_setup_ask_the_main_process_first(
+def test_a_restart_and_a_cancelled_setup_let_the_main_process_of_a_training_save(
     rent: Rent, faults: Faults
 ) -> None:
     rented = rent("vast", used=True)

@@ -221,7 +221,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("number", range(metafunc.config.getoption("tries")))
 
 
-def test_killed_in_the_midst_of_a_switch(
+def test_the_next_placing_of_a_snapshot_finishes_one_that_was_killed_halfway(
     begun: SwitchedBox, tmp_path: Path, seeded: random.Random, faults: Faults, number: int
 ) -> None:
     usual, seconds = switched_once(begun, tmp_path)
@@ -238,7 +238,7 @@ def test_killed_in_the_midst_of_a_switch(
         assert box.files() == begun.files()
 
 
-def test_refs_of_ours_without_a_commit_are_made_anew(
+def test_boxstrap_refs_emptied_on_the_box_are_made_anew_by_the_next_placing(
     begun: SwitchedBox, tmp_path: Path, seeded: random.Random
 ) -> None:
     usual, _ = switched_once(begun, tmp_path)
@@ -249,7 +249,7 @@ def test_refs_of_ours_without_a_commit_are_made_anew(
     converges(box, usual, seeded)
 
 
-def test_out_of_power_in_the_midst_of_a_switch(
+def test_the_next_placing_of_a_snapshot_finishes_one_that_a_power_cut_ended(
     begun: SwitchedBox, tmp_path: Path, seeded: random.Random, faults: Faults, number: int
 ) -> None:
     usual, seconds = switched_once(begun, tmp_path)

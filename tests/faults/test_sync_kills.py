@@ -123,7 +123,7 @@ def files(root: Path) -> dict[str, tuple[bytes, int]]:
     return found
 
 
-def test_sync_killed_at_a_random_moment(
+def test_the_next_sync_after_one_killed_at_a_random_moment_ends_in_the_right_tree(
     rent: Rent, seeded: random.Random, faults: Faults, request: pytest.FixtureRequest
 ) -> None:
     rented = rent("vast", used=True)

@@ -33,7 +33,9 @@ def holder(rented: Rented) -> int:
     return int(rented.box.read(LOCK).split()[0])
 
 
-def test_two_versions_share_a_box(rent: Rent, tmp_path: Path, faults: Faults) -> None:
+def test_two_versions_of_boxstrap_share_a_box_and_a_live_run_keeps_its_own_program(
+    rent: Rent, tmp_path: Path, faults: Faults
+) -> None:
     """Each has its program there; a live run keeps the one that it began with until its end."""
     rented = rent("vast", used=True)
     newer = replace(rented, program=with_numbers(tmp_path, LOCK_PATIENCE_S=299))
@@ -72,7 +74,7 @@ def test_two_versions_share_a_box(rent: Rent, tmp_path: Path, faults: Faults) ->
 
 
 @pytest.mark.parametrize("left", ["steps that hold the lock", "a uv that holds nothing"])
-def test_what_a_killed_one_left_is_ended(
+def test_processes_left_by_a_killed_setup_are_ended_by_the_next_one(
     at_work: tuple[Rented, Running, str], faults: Faults, left: str
 ) -> None:
     rented, going, setup = at_work
@@ -92,7 +94,7 @@ def test_what_a_killed_one_left_is_ended(
         assert rented.box.exists("/workspace/other/train.py")
 
 
-def test_after_a_restart_a_number_that_is_used_again_is_nobodys(
+def test_after_a_restart_of_the_box_setup_spares_a_stranger_with_the_lock_holders_pid(
     at_work: tuple[Rented, Running, str], faults: Faults
 ) -> None:
     rented, going, _ = at_work
