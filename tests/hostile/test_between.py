@@ -52,7 +52,7 @@ def between(rented: Rented) -> Iterator[Between]:
 
 
 @pytest.mark.parametrize("kind", KEYS)
-def test_a_key_that_changes_while_a_setup_is_followed(
+def test_a_host_key_that_changes_while_a_setup_is_followed_ends_it_and_gets_no_data(
     kind: str, rented: Rented, between: Between, tmp_path: Path, faults: Faults
 ) -> None:
     """The link is cut and comes back to another key; the setup continues on its box."""
@@ -72,7 +72,7 @@ def test_a_key_that_changes_while_a_setup_is_followed(
     assert rented.runs() == ["train-1"]
 
 
-def test_a_key_that_changes_between_two_commands(
+def test_a_host_key_that_changes_between_two_commands_is_refused_by_each_task(
     rented: Rented, between: Between, tmp_path: Path, faults: Faults
 ) -> None:
     """No task, and no program that a task starts, sends it anything."""
@@ -86,7 +86,7 @@ def test_a_key_that_changes_between_two_commands(
             assert (between.posed, between.got) == (number, [])
 
 
-def test_a_first_contact_whose_fingerprint_is_known(
+def test_a_first_contact_is_refused_when_the_box_has_another_key_than_host_key_says(
     rented: Rented, between: Between, tmp_path: Path, faults: Faults
 ) -> None:
     """A man in the middle from the start is noticed by --host-key, or once it is gone."""

@@ -140,7 +140,9 @@ SETUP: dict[str, tuple[int, str]] = {
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("lie", SETUP)
-def test_setup(lie: str, lying: Lying, faults: Faults) -> None:
+def test_setup_ends_in_time_with_harmless_output_whatever_a_hostile_box_answers(
+    lie: str, lying: Lying, faults: Faults
+) -> None:
     lying.tells(faults, lie, "setup", SETUP[lie])
 
 
@@ -165,7 +167,9 @@ SYNC: dict[str, tuple[str, int, str]] = {
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("lie", SYNC)
-def test_sync(lie: str, lying: Lying, faults: Faults) -> None:
+def test_sync_keeps_no_pack_of_a_lying_box_and_prints_its_words_harmless(
+    lie: str, lying: Lying, faults: Faults
+) -> None:
     """A pack from a lying box is not kept, and the box's words are harmless."""
     option, rc, words = SYNC[lie]
     known = lying.user.state.glob("boxes/*/box.json")
@@ -200,7 +204,9 @@ PULL: dict[str, tuple[int, str]] = {
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("lie", PULL)
-def test_pull(lie: str, lying: Lying, faults: Faults) -> None:
+def test_pull_from_a_lying_box_writes_only_the_honest_file_and_its_records(
+    lie: str, lying: Lying, faults: Faults
+) -> None:
     """Only the honest file, the manifest, the run's record and boxstrap's state are written."""
     user, owned = lying.user, Path("/tmp/owned")
     for folder in (user.place / "boxstrap-results", user.state):
@@ -246,13 +252,15 @@ DOWN: dict[str, tuple[int, str]] = {
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("lie", DOWN)
-def test_down(lie: str, lying: Lying, faults: Faults) -> None:
+def test_down_never_says_that_nothing_would_be_lost_when_it_asks_a_lying_box(
+    lie: str, lying: Lying, faults: Faults
+) -> None:
     """No lie here makes `down` say that nothing would be lost; a box can only hide things."""
     shutil.rmtree(lying.user.place / "boxstrap-results", ignore_errors=True)
     lying.tells(faults, lie, "down", DOWN[lie])
 
 
-def test_a_box_that_gives_the_id_of_another_has_nothing_destroyed(
+def test_down_destroys_nothing_when_a_box_gives_the_id_of_another(
     lying: Lying, faults: Faults
 ) -> None:
     """Even with every option that allows more."""
@@ -288,7 +296,9 @@ OTHERS: dict[tuple[str, ...], tuple[str, ...]] = {
 @pytest.mark.parametrize(
     ("task", "lie"), [(task, lie) for task, lies in OTHERS.items() for lie in lies]
 )
-def test_other_tasks(task: tuple[str, ...], lie: str, lying: Lying, faults: Faults) -> None:
+def test_every_other_task_ends_in_time_with_valid_json_on_a_lying_box(
+    task: tuple[str, ...], lie: str, lying: Lying, faults: Faults
+) -> None:
     with faults.attempt(FAULT, at=f"{' '.join(task)}: {lie}") as attempt:
         rc = SETUP.get(lie, (0, ""))[0] if task[0] == "setup" else 0
         seen = lying.run(lie, *task).must(rc, seconds=SECONDS, mib=MIB)
@@ -298,7 +308,9 @@ def test_other_tasks(task: tuple[str, ...], lie: str, lying: Lying, faults: Faul
             assert rc or seen.err == b""
 
 
-def test_a_printed_line_can_be_pasted(lying: Lying, tmp_path: Path) -> None:
+def test_commands_printed_after_a_setup_can_be_pasted_though_a_box_names_folders_as_shell_code(
+    lying: Lying, tmp_path: Path
+) -> None:
     """The commands printed at a setup's end contain folder names that the box reports."""
     (lying.user.place / "boxstrap.yaml").write_text(
         "version: 1\ngpu: {require: false}\ntrain: {command: python train.py, results: [out/]}\n"
@@ -315,13 +327,17 @@ def test_a_printed_line_can_be_pasted(lying: Lying, tmp_path: Path) -> None:
         assert list(tmp_path.iterdir()) == [], line
 
 
-def test_noise_in_the_place_of_a_log(lying: Lying, faults: Faults) -> None:
+def test_logs_is_given_up_when_a_box_sends_endless_noise_in_the_place_of_a_log(
+    lying: Lying, faults: Faults
+) -> None:
     with faults.attempt(FAULT, at="logs: noise without an end"):
         seen = lying.run(NOISE, "logs").must(3, seconds=SECONDS, mib=MIB)
         assert "more than 8 MiB" in seen.text
 
 
-def test_a_line_of_100_mb_arrives_whole(lying: Lying, faults: Faults) -> None:
+def test_logs_prints_a_line_of_100_mb_whole_and_json_cuts_it_into_marked_parts(
+    lying: Lying, faults: Faults
+) -> None:
     size = 100 * 1024 * 1024
     with faults.attempt(FAULT, at=f"logs: {LONG}"):
         plain = lying.run(LONG, "logs").must(0, seconds=SECONDS, mib=MIB)
@@ -335,6 +351,6 @@ def test_a_line_of_100_mb_arrives_whole(lying: Lying, faults: Faults) -> None:
         assert (all(cut), last) == (True, False)
 
 
-def test_every_lie_is_told() -> None:
+def test_every_lie_of_the_hostile_box_is_told_to_some_command() -> None:
     told = {*SETUP, *SYNC, *PULL, *DOWN, *(lie for lies in OTHERS.values() for lie in lies)}
     assert set(LIES) - told == {NOISE, LONG, ANOTHER_ID}

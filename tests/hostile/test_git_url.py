@@ -179,7 +179,9 @@ def holds(folder: Path, needle: str) -> list[Path]:
 
 
 @pytest.mark.parametrize("access", ["over-ssh", "url"])
-def test_a_token_is_in_no_argument_file_or_output(user: User, hosted: Host, access: str) -> None:
+def test_a_token_in_git_url_is_in_no_argument_file_or_output_of_any_command(
+    user: User, hosted: Host, access: str
+) -> None:
     there = hosted(TOKEN)
     there.say(access)
     profile = ("--profile", str(there.profile))
@@ -208,7 +210,9 @@ def test_a_token_is_in_no_argument_file_or_output(user: User, hosted: Host, acce
 
 
 @pytest.mark.parametrize("access", ["over-ssh", "url"])
-def test_a_check_of_the_box_gets_no_token(hosted: Host, access: str, faults: Faults) -> None:
+def test_the_script_of_verify_holds_no_token_of_git_url(
+    hosted: Host, access: str, faults: Faults
+) -> None:
     """`verify` renders without a repository, so the URL comes from the profile."""
     with faults.attempt("token in git.url", f"verify, access {access}"):
         there = hosted(TOKEN)
@@ -221,7 +225,7 @@ def test_a_check_of_the_box_gets_no_token(hosted: Host, access: str, faults: Fau
         assert (f"CLONE_URL='{there.clean}'" in script) is (access == "url")
 
 
-def test_a_ref_that_is_not_there_shows_no_token(user: User, hosted: Host) -> None:
+def test_render_of_a_missing_git_ref_names_it_and_shows_no_token(user: User, hosted: Host) -> None:
     there = hosted(TOKEN)
     for access in ("over-ssh", "url"):
         there.say(access)
@@ -230,7 +234,9 @@ def test_a_ref_that_is_not_there_shows_no_token(user: User, hosted: Host) -> Non
         assert "gone" in done.err
 
 
-def test_a_wrong_token_is_said_and_not_shown(user: User, hosted: Host) -> None:
+def test_a_wrong_token_in_git_url_is_said_as_failed_login_and_not_shown(
+    user: User, hosted: Host
+) -> None:
     there = hosted(TOKEN)
     there.url = there.url.replace(TOKEN, "wr0ngT0ken")
     there.say("over-ssh")
@@ -259,7 +265,7 @@ def test_a_wrong_token_is_said_and_not_shown(user: User, hosted: Host) -> None:
         ("Enter passphrase for key: ", None),
     ],
 )
-def test_only_the_host_of_the_url_gets_the_token(
+def test_git_asking_for_another_host_after_a_redirect_gets_no_token(
     tmp_path: Path, prompt: str, answer: str | None
 ) -> None:
     """After a redirect, git asks for another host's password."""
@@ -274,7 +280,7 @@ _ON_A_BOX = {
 
 @pytest.mark.parametrize("redirects", [True, False])
 @pytest.mark.parametrize("what", _ON_A_BOX)
-def test_on_a_box_too_only_the_host_of_the_url_gets_the_token(
+def test_git_on_a_box_gives_the_token_to_no_host_that_it_is_redirected_to(
     tmp_path: Path, what: str, redirects: bool
 ) -> None:
     """What a door brings asks git for it there."""
@@ -305,7 +311,7 @@ def _ask_on_a_box(what: str, url: str, folder: Path, limit_s: float = 60) -> Non
 
 
 @pytest.mark.parametrize(("asked", "limit"), [("ls-remote", "_ANSWER_S"), ("fetch", "_FETCH_S")])
-def test_a_host_that_never_answers_is_given_up(
+def test_a_git_host_that_never_answers_is_given_up(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, asked: str, limit: str
 ) -> None:
     monkeypatch.setattr(mirror, limit, 1)
@@ -316,7 +322,9 @@ def test_a_host_that_never_answers_is_given_up(
             mirror.git_credentials(url, asked, "--end-of-options", url, folders=Folders(tmp_path))
 
 
-def test_a_host_that_lists_refs_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_git_host_that_lists_refs_without_end_is_given_up_at_a_limit_of_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(mirror, "_MEMORY_KIB", 200_000)
 
     class EndlessHostHandler(QuietHandler):
@@ -335,7 +343,7 @@ def test_a_host_that_lists_refs_without_end_is_given_up(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("what", _ON_A_BOX)
-def test_a_host_that_never_answers_is_given_up_on_a_box_too(tmp_path: Path, what: str) -> None:
+def test_a_git_host_that_never_answers_is_given_up_on_a_box_too(tmp_path: Path, what: str) -> None:
     timeout = tmp_path / "timeout"
     timeout.write_text(f'#!/bin/sh\nshift && exec {shutil.which("timeout")} 1 "$@"\n')
     timeout.chmod(0o700)
@@ -369,7 +377,9 @@ def _asking_host(leads_to: str) -> tuple[int, list[str]]:
 
 
 @pytest.mark.parametrize("named", ["ann@corp.org", "ann%40corp.org"])
-def test_a_user_with_an_at_is_asked_for_in_both_spellings(tmp_path: Path, named: str) -> None:
+def test_a_git_user_with_an_at_sign_gets_the_token_in_both_spellings_of_the_prompt(
+    tmp_path: Path, named: str
+) -> None:
     prompt = f"Password for 'https://{named}@host/path': "
     assert _answer(tmp_path, prompt, "ann@corp.org") == "the token\n"
     assert _answer(tmp_path, prompt.replace("host/path", "host/@evil"), "ann@corp.org") == ""
@@ -390,7 +400,7 @@ def _answer(folder: Path, prompt: str, user: str) -> str:
     return done.stdout
 
 
-def test_the_persons_own_configuration_counts_and_a_repositorys_does_not(
+def test_git_url_is_fetched_by_the_users_git_configuration_and_not_the_repositorys(
     user: User, hosted: Host, tmp_path: Path
 ) -> None:
     """The repository in the current folder has no say in how the user's git.url is fetched."""
@@ -420,7 +430,9 @@ def test_the_persons_own_configuration_counts_and_a_repositorys_does_not(
 # The mirror
 
 
-def test_a_mirror_follows_the_host(user: User, hosted: Host) -> None:
+def test_a_mirror_of_git_url_follows_new_commits_and_a_changed_default_branch(
+    user: User, hosted: Host
+) -> None:
     there = hosted()
     assert there.commit() == there.origin.head
     there.push("second")
@@ -434,7 +446,9 @@ def test_a_mirror_follows_the_host(user: User, hosted: Host) -> None:
     assert there.commit() == commit, "the old default branch was used"
 
 
-def test_a_mirror_that_is_up_to_date_is_left_alone(user: User, hosted: Host) -> None:
+def test_a_mirror_of_git_url_that_is_up_to_date_has_no_file_rewritten(
+    user: User, hosted: Host
+) -> None:
     there = hosted()
     there.commit()
     before = {path: path.stat().st_mtime_ns for path in there.mirror.rglob("*")}
@@ -472,7 +486,7 @@ def _head_emptied(mirror: Path) -> None:
 @pytest.mark.parametrize(
     "damage", [_cut_in_the_clone, _locks_left, _objects_gone, _refs_emptied, _head_emptied]
 )
-def test_a_broken_mirror_is_made_anew(
+def test_a_broken_mirror_of_git_url_is_made_anew(
     hosted: Host, faults: Faults, damage: Callable[[Path], None]
 ) -> None:
     there = hosted()
@@ -485,7 +499,9 @@ def test_a_broken_mirror_is_made_anew(
     assert not [path for path in there.mirror.parent.iterdir() if path.name.startswith(".")]
 
 
-def test_killed_in_the_first_clone(user: User, hosted: Host, faults: Faults) -> None:
+def test_render_gets_the_commit_of_git_url_after_its_first_clone_was_killed(
+    user: User, hosted: Host, faults: Faults
+) -> None:
     there = hosted()
     bulk = os.urandom(3_000_000).hex()
     commit = there.push(bulk)
@@ -499,7 +515,7 @@ def test_killed_in_the_first_clone(user: User, hosted: Host, faults: Faults) -> 
         assert there.commit() == commit
 
 
-def test_three_at_once(user: User, hosted: Host) -> None:
+def test_three_renders_at_once_share_one_mirror_of_git_url(user: User, hosted: Host) -> None:
     there = hosted()
     for words in ("first", "second"):
         begun = [user.begin("render", "--profile", str(there.profile)) for _ in range(3)]
@@ -508,7 +524,9 @@ def test_three_at_once(user: User, hosted: Host) -> None:
         there.push(words)
 
 
-def test_a_mirror_in_a_home_that_is_a_repository(user: User, hosted: Host) -> None:
+def test_a_mirror_of_git_url_works_in_a_home_that_is_a_git_repository(
+    user: User, hosted: Host
+) -> None:
     there = hosted()
     for words in (("init", "-q"), ("config", "user.name", "x")):
         subprocess.run(["git", *words], cwd=user.home, env=user.env, check=True)
@@ -521,7 +539,7 @@ def test_a_mirror_in_a_home_that_is_a_repository(user: User, hosted: Host) -> No
 @pytest.mark.parametrize(
     "words", [("render",), ("oneliner",), ("render", "--for", "runpod")], ids=" ".join
 )
-def test_an_address_that_anyone_may_change_is_warned_of(
+def test_a_git_url_over_plain_http_is_warned_of(
     user: User, hosted: Host, words: tuple[str, ...]
 ) -> None:
     there = hosted()

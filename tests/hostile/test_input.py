@@ -114,7 +114,7 @@ def write(place: Path, text: str) -> str:
 
 
 @pytest.mark.parametrize("text", ["-----BEGIN OPENSSH PRIVATE KEY-----", "ssh-rsa", "a\nb", "\0"])
-def test_public_keys_are_read_before_any_box_hears_of_them(
+def test_malformed_public_keys_of_a_profile_are_refused_before_a_box_is_contacted(
     text: str, place: Path, watch: ProcessWatch, faults: Faults
 ) -> None:
     file = place.parent / "key.pub"
@@ -128,7 +128,9 @@ def test_public_keys_are_read_before_any_box_hears_of_them(
         fifo.unlink()
 
 
-def test_hosts(place: Path, watch: ProcessWatch, faults: Faults) -> None:
+def test_hostile_words_for_host_are_refused_before_anything_runs_or_connects(
+    place: Path, watch: ProcessWatch, faults: Faults
+) -> None:
     for host in HOSTS:
         with faults.attempt(HOST, at=f"{host[:60]!a}"):
             assert "--host" in refused(watch, host=host or " ").text()
@@ -136,7 +138,9 @@ def test_hosts(place: Path, watch: ProcessWatch, faults: Faults) -> None:
 
 
 @pytest.mark.parametrize("option", OPTIONS)
-def test_options(option: str, place: Path, watch: ProcessWatch, faults: Faults) -> None:
+def test_hostile_values_of_options_are_refused_before_anything_runs_or_connects(
+    option: str, place: Path, watch: ProcessWatch, faults: Faults
+) -> None:
     for value in OPTIONS[option]:
         with faults.attempt(OPTION, at=f"--{option} {value[:40]!a}"):
             refused(watch, **{option: Path(value) if option == "repo" else value})
@@ -156,7 +160,9 @@ def victim(user: User, monkeypatch: pytest.MonkeyPatch) -> User:
 
 
 @pytest.mark.boxes  # only root may mount
-def test_a_folder_under_two_names_is_one_repository(victim: User, faults: Faults) -> None:
+def test_a_profile_reached_under_another_name_of_the_folder_still_asks_for_consent(
+    victim: User, faults: Faults
+) -> None:
     """By a bind mount here; a case-insensitive file system has the same effect."""
     (victim.place / "boxstrap.yaml").write_text("version: 1\nsecrets: [A_TOKEN]\n")
     (victim.home / "twin").mkdir()
@@ -178,7 +184,7 @@ def test_a_folder_under_two_names_is_one_repository(victim: User, faults: Faults
 
 @pytest.mark.boxes  # only root may give a file away
 @pytest.mark.parametrize("whose", ["file", "link"])
-def test_a_profile_of_another_user_is_not_obeyed(
+def test_a_profile_owned_by_another_user_is_refused_until_git_safe_directory_allows_it(
     whose: str, victim: User, watch: ProcessWatch, faults: Faults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     named, shared = victim.place / "boxstrap.yaml", victim.home / "shared"
@@ -209,7 +215,7 @@ GREEDY_TASKS += [("verify",), ("setup", "--json"), ("setup", "--consent", "0" * 
 
 
 @pytest.mark.parametrize("task", GREEDY_TASKS, ids=" ".join)
-def test_no_task_takes_it_unasked(
+def test_no_task_gives_a_cloned_profile_secrets_or_keys_without_consent(
     task: tuple[str, ...], victim: User, port: Port, faults: Faults
 ) -> None:
     (victim.place / "boxstrap.yaml").write_text(
@@ -230,7 +236,7 @@ def test_no_task_takes_it_unasked(
         assert port.knocks == 0
 
 
-def test_on_a_terminal_it_is_asked_until_yes_or_no_and_goes_on_after_yes(
+def test_setup_on_a_terminal_asks_for_consent_until_yes_or_no_and_goes_on_only_after_yes(
     victim: User, tmp_path: Path, faults: Faults
 ) -> None:
     (victim.place / "boxstrap.yaml").write_text("version: 1\nextends: local\nsecrets: [A_TOKEN]\n")
@@ -259,7 +265,7 @@ def test_on_a_terminal_it_is_asked_until_yes_or_no_and_goes_on_after_yes(
     assert len(list((victim.state / "consent").iterdir())) == 1
 
 
-def test_the_watch_sees_a_connection_so_the_tests_above_can_fail(
+def test_the_watch_for_connections_notices_a_setup_that_connects(
     place: Path, watch: ProcessWatch
 ) -> None:
     from bootstrap.errors import UnreachableError
@@ -313,7 +319,9 @@ TYPED = {
 
 
 @pytest.mark.parametrize("typed", TYPED, ids=lambda typed: " ".join(typed)[:60])
-def test_the_real_program(typed: tuple[str, ...], user: User, port: Port, faults: Faults) -> None:
+def test_the_program_refuses_hostile_words_without_using_ssh_or_writing_a_file(
+    typed: tuple[str, ...], user: User, port: Port, faults: Faults
+) -> None:
     user.repository()
     shim = user.home / "bin"
     shim.mkdir()

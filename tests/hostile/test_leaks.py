@@ -89,7 +89,9 @@ def outside(found: list[Leak]) -> list[Leak]:
     return [leak for leak in found if not (leak.kind == "disk" and leak.where in HELD)]
 
 
-def test_only_the_environment_files_and_the_training_hold_secrets(rented: Rented) -> None:
+def test_secrets_are_only_in_the_env_files_and_the_training_after_good_failed_or_killed_setups(
+    rented: Rented,
+) -> None:
     user, box = rented.user, rented.box
     repository, here = plant_here(user, box)
     given = {**GIVEN, "DEPLOY_KEY": private_key(user.home, "deploy")}
@@ -160,7 +162,9 @@ setsid sleep 300 </dev/null >/dev/null 2>&1 &
 HEAP = "import sys, time; kept = sys.stdin.buffer.read() * 3; print(flush=True); time.sleep(300)"
 
 
-def test_the_scan_finds_what_is_planted_in_each_kind_of_place(rented: Rented) -> None:
+def test_the_scan_for_leaked_secrets_finds_one_planted_in_each_kind_of_place(
+    rented: Rented,
+) -> None:
     values = {f"place {n}": f"canary{n:02}+/{'é' * 2}:{n * 7919:08}=" for n in range(1, 14)}
     coded = {"place 2": base64.b64encode(b"xx" + values["place 2"].encode()).decode()}
     box = rented.box

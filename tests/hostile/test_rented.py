@@ -67,7 +67,9 @@ def loose_modes(rented: Rented) -> str:
     return rented.box.run(["/bin/bash", "-c", script, "bash", rented.folder])
 
 
-def test_no_key_and_no_secret_lies_about(rent: Rent, faults: Faults) -> None:
+def test_no_ssh_key_or_git_token_is_on_a_box_after_a_setup_and_secrets_only_in_their_files(
+    rent: Rent, faults: Faults
+) -> None:
     rented = rent("vast")
     user = rented.user
     repository = user.repository(
@@ -123,7 +125,9 @@ def _of_secrets(rented: Rented) -> set[str]:
 
 
 @pytest.mark.parametrize("planted", [False, True], ids=["fake", "fake that the image believes"])
-def test_a_fake_github_is_refused(planted: bool, rent: Rent, faults: Faults) -> None:
+def test_setup_refuses_a_fake_github_even_where_the_image_trusts_its_host_key(
+    planted: bool, rent: Rent, faults: Faults
+) -> None:
     """The box's own sshd answers as github.com; the image may have its key in known_hosts."""
     rented = rent("vast")
     rented.user.repository()
@@ -145,7 +149,7 @@ def test_a_fake_github_is_refused(planted: bool, rent: Rent, faults: Faults) -> 
         assert not rented.box.exists(f"{rented.tree}/.git")
 
 
-def test_the_old_key_of_github_is_revoked_on_the_box(rent: Rent, faults: Faults) -> None:
+def test_setup_revokes_the_old_host_key_of_github_on_the_box(rent: Rent, faults: Faults) -> None:
     """An image from before March 2023 trusts it, and so anybody with its private key."""
     from bootstrap.shell import known_hosts
 
@@ -198,7 +202,9 @@ def told(text: str) -> str:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("kind", QUIET)
-def test_a_noisy_box_comes_out_like_a_quiet_one(kind: str, rent: Rent, faults: Faults) -> None:
+def test_a_noisy_box_comes_out_of_a_setup_like_a_quiet_one(
+    kind: str, rent: Rent, faults: Faults
+) -> None:
     both = {}
     for number, name in enumerate((QUIET[kind], kind)):
         rented = rent(name)
@@ -226,7 +232,9 @@ LEADS = {
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", [*LEADS, "env"])
-def test_a_repository_does_not_lead_our_own_tools(rent: Rent, faults: Faults, name: str) -> None:
+def test_uv_and_pip_settings_of_a_repository_do_not_lead_the_tools_of_boxstrap(
+    rent: Rent, faults: Faults, name: str
+) -> None:
     """Neither by such files in the folder where a setup starts, nor by its profile's `env`."""
     rented = rent("vast", used=name == "env")  # env rebuilds the agent: a used box will do
     profile = "version: 1\ngpu: {require: false}\ntrain: {command: echo step 1}\n"

@@ -243,7 +243,7 @@ def bare_inside(repository: UserRepository, traps: Traps) -> Path:
     return inner
 
 
-def test_the_list_has_each_key_by_which_git_runs_a_program() -> None:
+def test_the_list_of_traps_has_each_config_key_by_which_git_runs_a_program() -> None:
     """As listed by this machine's git; a newer one may have more."""
     listed = subprocess.run(
         ["git", "help", "--config"], check=True, capture_output=True, text=True
@@ -258,7 +258,9 @@ def test_the_list_has_each_key_by_which_git_runs_a_program() -> None:
         assert re.search(rf"^{'[.]'.join(parts)}$", ours, re.MULTILINE), f"{key} is not planted"
 
 
-def test_the_traps_are_alive(user: User, traps: Traps) -> None:
+def test_plain_git_springs_the_traps_that_boxstrap_must_not_spring(
+    user: User, traps: Traps
+) -> None:
     """git itself triggers them, so the other tests don't pass by accident."""
     repository = user.repository()
     plant(repository, traps, user.env)
@@ -275,7 +277,7 @@ def test_the_traps_are_alive(user: User, traps: Traps) -> None:
         assert mark in sprung, f"{mark} did not spring: {sprung}"
 
 
-def test_nothing_that_a_configuration_names_runs(
+def test_no_task_runs_a_program_that_the_git_configuration_of_a_repository_names(
     user: User, traps: Traps, calls: Path, faults: Faults
 ) -> None:
     with faults.attempt("configuration of a cloned repository names programs"):
@@ -289,7 +291,7 @@ def test_nothing_that_a_configuration_names_runs(
         _each_call_names_its_repository(calls)
 
 
-def test_a_bare_repository_inside_is_not_taken_for_one(
+def test_a_bare_repository_inside_another_is_ignored_for_the_enclosing_one(
     user: User, traps: Traps, calls: Path
 ) -> None:
     repository = user.repository(boxstrap__yaml="extends: vast\n" + PROFILE)
@@ -319,7 +321,9 @@ def _each_call_names_its_repository(calls: Path) -> None:
         assert line == "version" or "--git-dir" in line.split(), line
 
 
-def test_the_environment_leads_nowhere_and_names_no_program(user: User, traps: Traps) -> None:
+def test_git_variables_in_the_environment_lead_to_no_other_repository_and_run_no_program(
+    user: User, traps: Traps
+) -> None:
     other = user.repository("other")
     before = other.git("for-each-ref") + other.git("status", "--porcelain")
     repository = user.repository(boxstrap__yaml="extends: vast\n" + PROFILE)
@@ -360,7 +364,9 @@ def test_the_environment_leads_nowhere_and_names_no_program(user: User, traps: T
 
 
 @pytest.mark.parametrize("task", [("setup", "--host", NOBODY), ("render",), ("status",)])
-def test_no_folder_of_ours_stays(user: User, tmp_path: Path, task: tuple[str, ...]) -> None:
+def test_no_temporary_folder_of_boxstrap_stays_after_a_command(
+    user: User, tmp_path: Path, task: tuple[str, ...]
+) -> None:
     user.repository(boxstrap__yaml="extends: vast\n" + PROFILE)
     user.run(*task, TMPDIR=str(tmp_path))
     assert not list(tmp_path.glob("boxstrap-*"))
@@ -381,7 +387,7 @@ PIPES = (
 )
 
 
-def test_a_pipe_in_the_git_folder_keeps_nobody_waiting(user: User) -> None:
+def test_a_pipe_in_the_git_folder_keeps_plan_not_waiting_and_is_refused_by_name(user: User) -> None:
     for name in PIPES:
         repository = user.repository(name.replace("/", "-"), boxstrap__yaml=PROFILE)
         file = Path(os.path.normpath(repository.root / ".git" / name))
@@ -398,13 +404,15 @@ def test_a_pipe_in_the_git_folder_keeps_nobody_waiting(user: User) -> None:
         assert (f"{file}: " in done.err) is refused, f"{name}: {done.text}"
 
 
-def test_a_file_that_never_answers_is_the_repositorys_fault(tmp_path: Path) -> None:
+def test_a_file_of_the_repository_that_never_answers_gives_exit_code_2(tmp_path: Path) -> None:
     assert exit_code(git_error(tmp_path, GitError(TIMED_OUT, "no answer within 20 s"))) == 2
 
 
 @pytest.mark.parametrize("name", ["pyproject.toml", ".gitattributes", ".gitignore", "uv.lock"])
 @pytest.mark.parametrize("to", ["/dev/zero", "/dev/tty", "itself"])
-def test_a_file_that_never_ends_is_not_read(user: User, name: str, to: str) -> None:
+def test_render_and_init_do_not_read_an_endless_file_that_a_repository_links_to(
+    user: User, name: str, to: str
+) -> None:
     repository = user.repository(boxstrap__yaml="extends: vast\n" + PROFILE)
     (repository.root / name).symlink_to(name if to == "itself" else to)
     user.run("render", "--committed-only", timeout=120).must(0)
@@ -433,7 +441,9 @@ SLOW = {
 
 
 @pytest.mark.parametrize("slow", SLOW)
-def test_a_file_that_would_take_hours_to_read_takes_none(user: User, slow: str) -> None:
+def test_render_and_init_are_quick_with_a_file_that_would_take_hours_to_parse(
+    user: User, slow: str
+) -> None:
     name, text = SLOW[slow]
     repository = user.repository(boxstrap__yaml="extends: vast\n" + PROFILE)
     repository.commit({name: text})
@@ -443,7 +453,9 @@ def test_a_file_that_would_take_hours_to_read_takes_none(user: User, slow: str) 
 
 
 @pytest.mark.parametrize("words", ["gitdir: a\0b", "gitdir: x/" + "y" * 4000, "gitdir: .git"])
-def test_a_git_file_that_leads_nowhere_is_said(user: User, words: str) -> None:
+def test_render_says_not_a_repository_when_the_git_file_leads_nowhere(
+    user: User, words: str
+) -> None:
     repository = user.repository()
     shutil.rmtree(repository.root / ".git")
     (repository.root / ".git").write_text(words)
@@ -451,7 +463,9 @@ def test_a_git_file_that_leads_nowhere_is_said(user: User, words: str) -> None:
 
 
 @pytest.mark.parametrize("common", ["loop", "a\0b", "y" * 4000])
-def test_a_commondir_that_leads_nowhere_is_said(user: User, common: str) -> None:
+def test_a_git_commondir_that_leads_nowhere_is_refused_as_wrong_usage(
+    user: User, common: str
+) -> None:
     dot_git = user.repository().root / ".git"
     (dot_git / "loop").symlink_to("loop")
     (dot_git / "commondir").write_text(common)
@@ -473,7 +487,9 @@ def test_a_commondir_that_leads_nowhere_is_said(user: User, common: str) -> None
     ],
     ids=" ".join,
 )
-def test_a_path_that_nothing_can_open_is_a_wrong_word(user: User, words: tuple[str, ...]) -> None:
+def test_a_path_option_that_nothing_can_open_is_refused_as_wrong_usage(
+    user: User, words: tuple[str, ...]
+) -> None:
     repository = user.repository()
     for name in ("loop", "boxstrap.yaml"):
         (repository.root / name).unlink(missing_ok=True)
@@ -482,7 +498,9 @@ def test_a_path_that_nothing_can_open_is_a_wrong_word(user: User, words: tuple[s
 
 
 @pytest.mark.parametrize("variable", ["PATH", "PYTHONPATH"])
-def test_no_program_or_module_of_the_current_folder_runs(user: User, variable: str) -> None:
+def test_no_program_or_module_of_the_current_folder_runs_when_path_has_an_empty_part(
+    user: User, variable: str
+) -> None:
     """Where an empty part of a variable means it."""
     repo, ran = user.repository(), user.home / "ran"
     if variable == "PATH":

@@ -26,7 +26,9 @@ PLANTED = (
 PYTHON = '#!/bin/sh\necho ran >>/tmp/ran; exec /usr/bin/python3 "$@"\n'
 
 
-def test_a_folder_of_another_user_gets_nothing_and_runs_nothing(rent: Rent, faults: Faults) -> None:
+def test_setup_refuses_a_boxstrap_folder_that_belongs_to_another_user_of_the_box(
+    rent: Rent, faults: Faults
+) -> None:
     rented = rent("nosudo")
     user, box = rented.user, rented.box
     box.run("useradd -m -s /bin/bash mallory && mkdir -m 1777 /scratch")
@@ -69,7 +71,9 @@ SETTINGS = {
 }
 
 
-def test_settings_of_another_user_above_the_working_folder_count_for_nothing(rent: Rent) -> None:
+def test_uv_settings_of_another_user_are_ignored_above_the_workdir_and_refused_in_it(
+    rent: Rent,
+) -> None:
     """Those in it are refused; above it they may come at any moment."""
     rented = rent("nosudo")
     box, user = rented.box, rented.user
