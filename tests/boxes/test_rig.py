@@ -46,7 +46,9 @@ HAS = {
 
 
 @pytest.mark.parametrize("kind", HAS)
-def test_a_kind_has_the_tools_it_says_and_no_others(box: Start, kind: str) -> None:
+def test_each_kind_of_test_box_has_exactly_the_tools_that_it_is_said_to_have(
+    box: Start, kind: str
+) -> None:
     made = box(kind)
     done = ssh(
         made, f"for t in {' '.join(TOOLS)}; do command -v $t >/dev/null && echo has:$t; done"
@@ -55,7 +57,9 @@ def test_a_kind_has_the_tools_it_says_and_no_others(box: Start, kind: str) -> No
     assert found == HAS[kind]
 
 
-def test_boxes_are_apart_from_each_other_and_from_us(box: Start) -> None:
+def test_test_boxes_share_no_files_processes_or_rights_with_each_other_or_this_machine(
+    box: Start,
+) -> None:
     one, two = box("bare"), box("bare")
     one.write("/root/mark", "one")
     assert not two.exists("/root/mark")
@@ -65,7 +69,7 @@ def test_boxes_are_apart_from_each_other_and_from_us(box: Start) -> None:
     assert ssh(one, "mount -t tmpfs none /mnt").returncode != 0
 
 
-def test_a_listing_shows_any_change(box: Start) -> None:
+def test_the_listing_of_a_test_box_shows_a_new_file_and_no_change_by_a_login(box: Start) -> None:
     made = box("vast")
     ssh(made, "true")
     before = made.listing(["/root", "/workspace", "/etc"])
@@ -75,7 +79,7 @@ def test_a_listing_shows_any_change(box: Start) -> None:
     assert made.listing(["/root", "/workspace", "/etc"]) != before
 
 
-def test_nothing_is_left_behind_even_by_an_owner_that_was_killed() -> None:
+def test_a_test_rig_whose_owner_was_killed_leaves_no_box_folder_or_bridge_behind() -> None:
     script = (
         "import time\nfrom tests.boxes import Rig\n"
         f"rig = Rig(lowest={ASIDE[0]})\nbox = rig.start('bare')\n"

@@ -64,13 +64,13 @@ def headings(path: Path) -> set[str]:
 
 
 @each_page
-def test_generated_parts_are_current(page: Path) -> None:
+def test_the_generated_parts_of_each_page_are_current(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert renewed(text) == text, "make docs"
 
 
 @each_page
-def test_links_lead_somewhere(page: Path) -> None:
+def test_every_link_of_a_page_leads_to_a_file_and_heading_that_exist(page: Path) -> None:
     for link in LINK.findall(page.read_text(encoding="utf-8")):
         if "://" in link:
             continue
@@ -81,12 +81,12 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 @each_page
-def test_files_that_it_names_are_there(page: Path) -> None:
+def test_every_file_that_a_page_names_exists(page: Path) -> None:
     for name in files_in(page.read_text(encoding="utf-8")):
         assert found(name), name
 
 
-def test_what_to_look_for_is_in_the_file_that_is_named() -> None:
+def test_each_word_of_the_architecture_tables_is_in_the_file_of_its_row() -> None:
     head = "| what | file | look for |\n|---|---|---|\n"
     tables = text_of("docs/architecture.md").split(head)[1:]
     lines = (line for table in tables for line in table.partition("\n\n")[0].splitlines())
@@ -101,7 +101,7 @@ def test_what_to_look_for_is_in_the_file_that_is_named() -> None:
 
 
 @each_page
-def test_commands_are_understood(page: Path) -> None:
+def test_every_boxstrap_command_on_a_page_can_be_parsed(page: Path) -> None:
     """Each is parsed by the program's own parser, which refuses unknown words."""
     for words in commands_in(page.read_text(encoding="utf-8")):
         is_of_program = words[0].startswith("-") or words[0] == "help"
@@ -111,8 +111,10 @@ def test_commands_are_understood(page: Path) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_provider_has_its_two_commands_and_what_its_class_says(name: str) -> None:
-    """`test_commands_are_understood` checks that both can be parsed."""
+def test_the_section_of_each_provider_has_its_up_and_down_commands_and_what_its_class_says(
+    name: str,
+) -> None:
+    """`test_every_boxstrap_command_on_a_page_can_be_parsed` checks that both can be parsed."""
     provider = PROVIDERS[name]
     section = text_of("docs/providers.md").partition(f"\n## {provider.title}\n")[2]
     section = " ".join(section.partition("\n## ")[0].split())
@@ -136,7 +138,7 @@ def test_each_provider_has_its_two_commands_and_what_its_class_says(name: str) -
 
 
 @each_page
-def test_profiles_load(page: Path, tmp_path: Path) -> None:
+def test_every_yaml_block_on_a_page_loads_as_a_profile(page: Path, tmp_path: Path) -> None:
     for kind, block in BLOCK.findall(page.read_text(encoding="utf-8")):
         if kind == "yaml":
             file = tmp_path / "boxstrap.yaml"
@@ -144,37 +146,37 @@ def test_profiles_load(page: Path, tmp_path: Path) -> None:
             read_profile(str(file))
 
 
-def test_there_are_commands_and_profiles_to_try() -> None:
+def test_readme_and_commands_page_have_commands_and_profiles_to_try() -> None:
     assert len(commands_in(text_of("README.md"))) >= 6
     assert len(commands_in(text_of("docs/commands.md"))) >= 20
     assert sum(kind == "yaml" for kind, _ in BLOCK.findall(text_of("README.md"))) == 1
 
 
 @each_task
-def test_each_task_has_its_section_options_and_example(task: str) -> None:
+def test_each_command_has_a_section_with_options_and_an_example_in_the_docs(task: str) -> None:
     section = text_of("docs/commands.md").partition(f"\n## {task}\n")[2].partition("\n## ")[0]
     assert f"<!-- begin: options {task} -->" in section
     assert any(words[0] == task for words in commands_in(section))
 
 
-def test_no_section_is_of_a_task_that_is_not_there() -> None:
+def test_the_commands_page_has_no_section_for_a_command_that_does_not_exist() -> None:
     found = re.findall(r"^## (.*)$", text_of("docs/commands.md"), re.MULTILINE)
     assert sorted(found) == sorted(TASKS)
 
 
-def test_every_key_of_a_profile_is_in_its_table() -> None:
+def test_every_key_of_a_profile_is_in_the_table_of_the_profiles_page() -> None:
     text = text_of("docs/profiles.md")
     for key, _ in PROFILE.leaves():
         assert f"| `{key}` |" in text
 
 
-def test_every_code_is_in_troubleshooting() -> None:
+def test_every_event_code_is_on_the_troubleshooting_page() -> None:
     text = text_of("docs/troubleshooting.md")
     for code in CODES:
         assert f"| `{code}` |" in text
 
 
-def test_every_exit_code_is_in_troubleshooting() -> None:
+def test_every_exit_code_is_on_the_troubleshooting_page() -> None:
     section = (
         text_of("docs/troubleshooting.md").partition("\n## How it ends\n")[2].partition("\n## ")[0]
     )
@@ -182,7 +184,7 @@ def test_every_exit_code_is_in_troubleshooting() -> None:
     assert listed == {0, *EXIT_CODES.values()}
 
 
-def test_every_error_of_the_tree_has_an_exit_code() -> None:
+def test_every_error_class_has_an_exit_code() -> None:
     tree = re.findall(r"(\w+Error) ", str(errors.__doc__))
     assert len(tree) == 16
     listed = {kind for name, kind in vars(errors).items() if name.endswith("Error")}
@@ -191,7 +193,7 @@ def test_every_error_of_the_tree_has_an_exit_code() -> None:
     assert listed - of_usage == set(EXIT_CODES) - {KeyboardInterrupt}
 
 
-def test_every_decision_is_listed_and_whole() -> None:
+def test_every_decision_is_listed_and_has_its_four_headings() -> None:
     listed = text_of("docs/adr/README.md")
     pages = sorted((ROOT / "docs/adr").glob("0*.md"))
     assert len(pages) >= 13
@@ -204,7 +206,7 @@ def test_every_decision_is_listed_and_whole() -> None:
         assert titles == ["Context", "Decision", "Rejected", "Consequences"]
 
 
-def test_decisions_that_the_code_names_are_there() -> None:
+def test_every_decision_that_the_code_names_exists() -> None:
     named = re.findall(r"docs/adr/[\w-]+\.md", "".join(_sources()))
     assert named
     for name in named:
@@ -217,14 +219,14 @@ def _sources() -> list[str]:
 
 
 @pytest.mark.parametrize("page", ["docs/architecture.md", "CONTRIBUTING.md"])
-def test_classes_that_a_page_names_are_there(page: str) -> None:
+def test_every_class_that_the_architecture_page_or_contributing_names_exists(page: str) -> None:
     named = re.findall(r"`([A-Z][a-z]+(?:[A-Z][a-z]+)+)`", text_of(page))
     there = re.findall(r"^(?:class )?(\w+)", "".join(_sources()), re.MULTILINE)
     assert len(named) >= 3
     assert not {*named} - {*there}
 
 
-def test_no_page_has_a_part_that_nobody_makes() -> None:
+def test_every_generated_part_of_a_page_has_a_generator_and_an_end() -> None:
     for page in documents():
         text = page.read_text(encoding="utf-8")
         assert text.count("<!-- begin:") == text.count("<!-- end -->") == len(PART.findall(text))
@@ -263,7 +265,7 @@ def _tests_in(place: str) -> list[str]:
     return re.findall(r"^ *(?:async )?def (test\w*)", "\n".join(texts).casefold(), re.MULTILINE)
 
 
-def test_each_promise_names_tests_that_are_there() -> None:
+def test_every_pytest_command_in_the_docs_selects_tests_that_exist() -> None:
     """Each file that is named has one that the words of `-k` choose by its name."""
     lacking = []
     for page, files, words in promised():

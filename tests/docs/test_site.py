@@ -26,7 +26,7 @@ def in_nav(part: object) -> Iterator[str]:
         yield from in_nav(sub)
 
 
-def test_every_page_is_in_the_navigation_once() -> None:
+def test_every_page_is_in_the_navigation_of_the_site_once() -> None:
     named = list(in_nav(CONFIG["nav"]))
     assert len(named) == len(set(named))
     pages = {page.relative_to(ROOT / "docs") for page in (ROOT / "docs").rglob("*.md")}
@@ -60,7 +60,9 @@ def test_a_file_outside_of_docs_has_its_place_on_the_site() -> None:
         ("docs/index.md", "adr", "adr/README.md"),
     ],
 )
-def test_links_lead_to_the_site_s_own_pages(page: str, link: str, want: str) -> None:
+def test_links_between_files_are_rewritten_to_pages_of_the_site(
+    page: str, link: str, want: str
+) -> None:
     assert site_links.rewritten(f"see [it]({link}).", ROOT / page) == f"see [it]({want})."
 
 
@@ -82,7 +84,9 @@ OTHER = '<h2 id="part">Part</h2><a href="sub/">s</a><img src="a.svg"><a href="in
         ("<img src", "<link href=//example.org/x.css><img src", "from outside"),
     ],
 )
-def test_a_dead_link_is_found(tmp_path: Path, was: str, becomes: str, said: str | None) -> None:
+def test_a_dead_link_missing_anchor_or_outside_file_of_the_site_is_found(
+    tmp_path: Path, was: str, becomes: str, said: str | None
+) -> None:
     (tmp_path / "sub").mkdir()
     root = '<a href="/b.html#part"></a>'
     for name, text in {"index": SOUND, "b": OTHER, "sub/index": "<p>", "404": root}.items():
@@ -94,7 +98,7 @@ def test_a_dead_link_is_found(tmp_path: Path, was: str, becomes: str, said: str 
     assert said is None or said in found[0]
 
 
-def test_each_document_of_json_has_its_section() -> None:
+def test_each_json_document_has_a_section_in_the_reference() -> None:
     text = (ROOT / "docs/reference/json.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^## (.*)$", text, re.MULTILINE)) == {*DOCUMENTS, "Types"}
     assert "| `v` | integer | always |" in text
@@ -109,11 +113,11 @@ def test_a_tutorial_has_a_profile_commands_and_an_end(page: Path) -> None:
     assert any(f"\n{end}" in text for end in ends)
 
 
-def test_there_are_six_tutorials() -> None:
+def test_the_docs_have_six_tutorials() -> None:
     assert len(TUTORIALS) == 6
 
 
-def test_nothing_is_fetched_for_the_theme() -> None:
+def test_the_site_fetches_no_font_for_its_theme_and_is_built_strictly() -> None:
     assert CONFIG["theme"]["font"] is False
     assert CONFIG["strict"] is True
     # `--quiet` would also leave out what ends a strict build.

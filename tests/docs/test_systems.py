@@ -27,29 +27,29 @@ GUIDES = (  # the names in guides for those who rent a GPU for the first time
 )
 
 
-def test_each_row_has_its_four_cells() -> None:
+def test_each_row_of_the_systems_page_has_four_filled_cells() -> None:
     assert len(ROWS) >= 25
     assert [row for row in ROWS if len(row) != 4 or not all(row)] == []
 
 
 @pytest.mark.parametrize("name", GUIDES)
-def test_each_name_of_the_guides_has_a_row(name: str) -> None:
+def test_each_system_that_a_guide_names_has_a_row_on_the_systems_page(name: str) -> None:
     assert any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", row[0]) for row in ROWS), name
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_each_account_has_a_row_with_a_test(name: str) -> None:
+def test_each_provider_has_a_row_with_a_test_on_the_systems_page(name: str) -> None:
     served = [row for row in ROWS if f"account `--provider {name}`" in row[1]]
     assert len(served) == 1, name
     assert "::test_" in served[0][3], name
 
 
 @pytest.mark.parametrize("name", [*DOORS, *EXPORTS, "oneliner"])
-def test_each_door_has_a_row(name: str) -> None:
+def test_each_door_has_a_row_on_the_systems_page(name: str) -> None:
     assert any(re.search(rf"doors? [^,]*`{name}`|`, `{name}`", row[1]) for row in ROWS), name
 
 
-def test_every_door_and_account_that_a_row_names_is_there() -> None:
+def test_every_door_and_provider_that_the_systems_page_names_exists() -> None:
     doors = {*DOORS, *EXPORTS, "oneliner"}
     for row in ROWS:
         accounts = set(re.findall(r"`--provider ([a-z0-9-]+)`", row[1]))
@@ -59,7 +59,9 @@ def test_every_door_and_account_that_a_row_names_is_there() -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
-def test_each_claim_has_its_test_or_says_that_it_has_none(row: list[str]) -> None:
+def test_each_row_of_the_systems_page_names_an_existing_test_or_says_never_tried(
+    row: list[str],
+) -> None:
     shown = row[3]
     named = re.findall(r"`(\w[\w/]*\.py)(?:::(test_\w+))?`", shown)
     for file, test in named:
@@ -68,7 +70,7 @@ def test_each_claim_has_its_test_or_says_that_it_has_none(row: list[str]) -> Non
     assert named or "never tried" in shown or "checks" in shown, row[0]
 
 
-def test_the_checks_run_on_a_mac() -> None:
+def test_the_checks_workflow_runs_on_macos() -> None:
     """The one row whose proof is no test."""
     assert "macos-latest" in (ROOT / ".github/workflows/checks.yml").read_text(encoding="utf-8")
     assert Path(ROOT / "docs/support.md").is_file()

@@ -128,7 +128,7 @@ def without_commits(user: User) -> None:
     user.run("init").must(0)
 
 
-def test_the_fine_tuning_is_done_with_nothing_committed(
+def test_the_commands_of_the_fine_tune_tutorial_work_with_nothing_committed(
     mirror_rig: Rig, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     with demo.rentable(mirror_rig, tmp_path / "home", TRAIN) as (user, account):
@@ -148,7 +148,7 @@ def test_the_fine_tuning_is_done_with_nothing_committed(
         assert [path.parts[-3] for path in results] == ["train-1", "train-2"]
 
 
-def test_a_training_overnight_ends_at_home(
+def test_the_commands_of_the_overnight_tutorial_bring_the_results_home_and_destroy_the_box(
     mirror_rig: Rig, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     with demo.rentable(mirror_rig, tmp_path / "home", TRAIN) as (user, account):
@@ -168,7 +168,7 @@ def test_a_training_overnight_ends_at_home(
         assert [*page.place.glob("boxstrap-results/*/train-1/out/line.txt")]
 
 
-def test_a_sweep_on_two_boxes_is_compared(
+def test_the_commands_of_the_sweep_tutorial_run_and_compare_a_sweep_on_two_boxes(
     mirror_rig: Rig, user: User, request: pytest.FixtureRequest
 ) -> None:
     boxes = [mirror_rig.start(demo.KIND) for _ in range(2)]
@@ -194,7 +194,7 @@ def test_a_sweep_on_two_boxes_is_compared(
         box.stop()
 
 
-def test_two_nodes_begin_and_end_together(
+def test_the_commands_of_the_nodes_tutorial_train_on_two_boxes_together(
     mirror_rig: Rig, user: User, request: pytest.FixtureRequest
 ) -> None:
     """The boxes have no torch: a stand-in for torchrun adds numbers up between them."""
@@ -219,7 +219,7 @@ def test_two_nodes_begin_and_end_together(
         box.stop()
 
 
-def test_a_box_is_opened_in_an_editor_and_given_back(
+def test_the_commands_of_the_editor_tutorial_open_a_box_and_give_it_back(
     mirror_rig: Rig, user: User, request: pytest.FixtureRequest
 ) -> None:
     box = mirror_rig.start(demo.KIND)

@@ -41,7 +41,7 @@ def one_training(box: RigBox, commit: str) -> None:
 
 @pytest.mark.sampled
 @each_paste
-def test_what_a_setup_began_a_paste_leaves_alone(
+def test_a_paste_does_not_start_or_disturb_a_training_that_a_setup_began(
     words: tuple[str, ...], rented: Rented, hosted: Hosted, user: User, tmp_path: Path
 ) -> None:
     box = rented("vast", used=True)
@@ -75,7 +75,7 @@ def test_what_a_setup_began_a_paste_leaves_alone(
 
 @pytest.mark.sampled
 @each_paste
-def test_an_address_alone_leads_to_the_same_repository(
+def test_a_paste_by_git_url_alone_finds_the_training_that_a_setup_began(
     words: tuple[str, ...], rented: Rented, hosted: Hosted, user: User
 ) -> None:
     box = rented("vast", used=True)
@@ -96,7 +96,7 @@ def test_an_address_alone_leads_to_the_same_repository(
 
 @pytest.mark.sampled
 @each_paste
-def test_a_tree_that_a_paste_made_is_ours(
+def test_setup_recognizes_a_tree_that_a_paste_made_and_does_not_train_again(
     words: tuple[str, ...], rented: Rented, hosted: Hosted, user: User
 ) -> None:
     box = rented("vast", used=True)

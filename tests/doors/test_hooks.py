@@ -31,7 +31,9 @@ def runs(box: RigBox) -> list[str]:
     return box.run(f"ls {HOME}/.boxstrap/runs/*").split()
 
 
-def test_at_every_boot_it_changes_nothing(rented: Rented, hosted: Hosted, user: User) -> None:
+def test_a_start_up_hook_changes_nothing_at_later_boots_unless_at_boot_restarts_or_resumes(
+    rented: Rented, hosted: Hosted, user: User
+) -> None:
     box = rented("lambda")
     hosted(box, more="", extends="lambda")
     resume = "train.resume=python train.py --goes-on"
@@ -79,7 +81,7 @@ def test_at_every_boot_it_changes_nothing(rented: Rented, hosted: Hosted, user: 
     assert resumed.endswith("/train-2")
 
 
-def test_a_pod_starts_its_own_services_whatever_becomes_of_the_set_up(
+def test_the_runpod_hook_starts_the_services_of_the_pod_even_if_the_setup_fails(
     rented: Rented, hosted: Hosted, user: User
 ) -> None:
     box = rented("runpod")
@@ -92,7 +94,7 @@ def test_a_pod_starts_its_own_services_whatever_becomes_of_the_set_up(
     assert boot(box, hook.replace("H4sI", "H4sJ", 1)).splitlines()[-1] == "services"
 
 
-def test_a_job_that_is_stopped_lets_its_training_save(
+def test_a_hugging_face_job_that_is_stopped_asks_its_training_to_end(
     rented: Rented, hosted: Hosted, user: User
 ) -> None:
     """The job's first process is ours, and it alone is told."""
@@ -109,7 +111,7 @@ def test_a_job_that_is_stopped_lets_its_training_save(
     assert box.run(f"cat {run}/ended").startswith("interrupted container ")
 
 
-def test_a_paste_by_address_runs_what_was_meant_and_nothing_else(
+def test_a_paste_by_url_runs_nothing_when_the_file_served_there_was_changed(
     rented: Rented, hosted: Hosted, user: User, tmp_path: Path
 ) -> None:
     box = rented("vast")

@@ -48,7 +48,7 @@ def settled(shown: Terminal) -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "".join(value) or "usual",
 )
-def test_a_paste_reaches_the_first_step(
+def test_a_paste_of_the_oneliner_on_a_fresh_box_trains_once_even_if_pasted_again(
     kind: str,
     words: list[str],
     how: str,
@@ -85,7 +85,7 @@ def test_a_paste_reaches_the_first_step(
     assert "train-1: finished" in again.out
 
 
-def test_a_private_repository_asks_for_a_token_and_keeps_it_in_memory(
+def test_a_paste_for_a_private_repository_asks_for_a_token_and_writes_it_to_no_file(
     rented: Rented, hosted: Hosted, user: User, tmp_path: Path
 ) -> None:
     box = rented("vast")
@@ -118,7 +118,7 @@ def test_a_private_repository_asks_for_a_token_and_keeps_it_in_memory(
     )
 
 
-def test_without_a_terminal_or_a_token_it_stops_before_it_begins(
+def test_a_paste_for_a_private_repository_stops_before_any_change_without_terminal_or_token(
     rented: Rented, hosted: Hosted, user: User
 ) -> None:
     box = rented("vast")
@@ -133,7 +133,9 @@ def test_without_a_terminal_or_a_token_it_stops_before_it_begins(
     assert (box.listing(["/root", "/workspace", "/etc"]), box.run(LEFT)) == before
 
 
-def test_a_paste_that_is_cut_does_nothing(rented: Rented, hosted: Hosted, user: User) -> None:
+def test_a_paste_of_the_oneliner_that_is_cut_changes_nothing_on_the_box(
+    rented: Rented, hosted: Hosted, user: User
+) -> None:
     box = rented("vast")
     hosted(box, extends="vast")
     paste = user.run("oneliner").must(0).out

@@ -118,7 +118,7 @@ def doors(request: pytest.FixtureRequest, rented: Rented, hosted: Hosted, user: 
     return Doors(user, box, folder)
 
 
-def test_every_way_leaves_the_same_and_no_training_begins_twice(
+def test_every_door_leaves_the_same_box_and_a_second_door_does_not_train_again(
     doors: Doors, request: pytest.FixtureRequest
 ) -> None:
     """Each way goes first once, followed by every other one."""
@@ -143,7 +143,7 @@ def test_every_way_leaves_the_same_and_no_training_begins_twice(
     assert left == dict.fromkeys(firsts, left[firsts[0]])
 
 
-def test_what_is_other_work_is_begun_by_each(
+def test_every_door_begins_a_run_for_another_command_or_environment_just_once(
     rented: Rented, hosted: Hosted, user: User, request: pytest.FixtureRequest
 ) -> None:
     """All ways tell work apart by the same things: command, `python:` and variables."""
@@ -165,7 +165,7 @@ def test_what_is_other_work_is_begun_by_each(
             assert len(doors.runs()) == runs, f"{way}: {change}"
 
 
-def test_what_is_at_the_ref_runs_only_if_it_is_the_program_that_was_meant(
+def test_a_pushed_program_that_was_changed_at_the_ref_does_not_run(
     rented: Rented, hosted: Hosted, user: User, tmp_path: Path
 ) -> None:
     box = rented("vast", used=True)
@@ -209,7 +209,7 @@ FAILURES = {
 """Code -> settings of a profile that fail with it on a box of the rig."""
 
 
-def test_a_failure_is_said_in_the_same_words(
+def test_a_failed_setup_is_said_in_the_same_words_by_file_and_pushed_program(
     rented: Rented, hosted: Hosted, user: User, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     box = rented("vast", used=True)
@@ -240,7 +240,7 @@ def sentences(said: str) -> list[str]:
 
 
 @pytest.mark.parametrize("words", [(), ("--push",)], ids=["paste", "pushed"])
-def test_a_paste_takes_uv_from_an_index_of_plain_static_pages(
+def test_a_paste_gets_uv_from_a_package_index_of_plain_static_pages(
     words: tuple[str, ...],
     mirror_rig: Rig,
     rented: Rented,

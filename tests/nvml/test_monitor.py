@@ -75,7 +75,7 @@ def await_samples(run: Path, count: int) -> list[Any]:
 Begin = Callable[..., subprocess.Popen[bytes]]
 
 
-def test_live_runs_are_sampled_until_none_lives(
+def test_the_monitor_samples_live_runs_until_none_lives(
     begin: Begin, processes: Processes, tmp_path: Path
 ) -> None:
     run, other = tmp_path / "runs/homework-1/train-1", tmp_path / "runs/other-2/train-1"
@@ -108,7 +108,7 @@ def test_live_runs_are_sampled_until_none_lives(
     assert len(samples(run)) == count
 
 
-def test_a_run_that_began_as_it_left_is_taken_up(
+def test_the_monitor_takes_up_a_run_that_began_just_as_it_was_leaving(
     begin: Begin, processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     times = 0
@@ -129,7 +129,7 @@ def test_a_run_that_began_as_it_left_is_taken_up(
     assert times == 2
 
 
-def test_a_driver_that_hangs_leaves_the_rest(
+def test_the_monitor_samples_cpu_and_memory_while_the_gpu_driver_hangs(
     begin: Begin, processes: Processes, tmp_path: Path
 ) -> None:
     run = tmp_path / "runs/homework-1/train-1"
@@ -143,7 +143,7 @@ def test_a_driver_that_hangs_leaves_the_rest(
     assert going.wait(PATIENCE_S) == 0
 
 
-def test_it_ends_where_its_folder_is_gone_and_bears_what_it_finds(
+def test_the_monitor_goes_on_after_a_torn_sample_and_ends_once_its_folder_is_gone(
     begin: Begin, processes: Processes, tmp_path: Path
 ) -> None:
     run = tmp_path / "runs/homework-1/train-1"
@@ -156,14 +156,16 @@ def test_it_ends_where_its_folder_is_gone_and_bears_what_it_finds(
     assert going.wait(PATIENCE_S) == 0
 
 
-def test_samples_of_weeks_stay_few(tmp_path: Path) -> None:
+def test_a_long_file_of_samples_is_thinned_to_every_second_row(tmp_path: Path) -> None:
     file = tmp_path / "samples"
     file.write_text("head\n" + "".join(f"{number}\n" for number in range(101)))
     assert monitor.thin_out(file) == 50
     assert file.read_text().split() == ["head", *map(str, range(1, 101, 2))]
 
 
-def test_it_is_light(begin: Begin, processes: Processes, tmp_path: Path) -> None:
+def test_the_monitor_takes_little_processor_time_and_memory_for_eight_live_runs(
+    begin: Begin, processes: Processes, tmp_path: Path
+) -> None:
     """A sample of eight live runs every 10 s may take 0.5 % of a core: 50 ms, and no process."""
     run = tmp_path / "runs/homework-1/train-1"
     for number in range(1, 9):
@@ -181,7 +183,9 @@ def test_it_is_light(begin: Begin, processes: Processes, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("unread", ["memory", "load", "temperature"])
-def test_each_reading_stands_for_itself(rig: stub.NvmlRig, tmp_path: Path, unread: str) -> None:
+def test_each_gpu_reading_stands_for_itself_when_another_can_not_be_read(
+    rig: stub.NvmlRig, tmp_path: Path, unread: str
+) -> None:
     """A card that doesn't report its memory works all the same, as `top` and the lease see it."""
     lay_programs(tmp_path / "box/current")
     scenario = f"{A100}\ngpu.load = 96 10\ngpu.{unread} = !3\n"

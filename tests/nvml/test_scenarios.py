@@ -21,7 +21,7 @@ from tests.waiting import slowness
 
 
 @pytest.mark.parametrize("card", HEALTHY)
-def test_a_healthy_card_is_kept(rig: stub.NvmlRig, card: str) -> None:
+def test_a_healthy_gpu_of_each_model_gets_the_verdict_keep(rig: stub.NvmlRig, card: str) -> None:
     answer = rig.run(HEALTHY[card], order=ORDERS[card])
     assert answer.code == 0, answer.err
     assert answer.result["verdict"] == "keep"
@@ -31,7 +31,9 @@ def test_a_healthy_card_is_kept(rig: stub.NvmlRig, card: str) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["", "init = !18", "init = hang", "count = 8\ngpu.3.any = !15"])
-def test_this_side_reads_what_the_box_wrote(rig: stub.NvmlRig, wrong: str) -> None:
+def test_the_verdict_that_a_box_wrote_is_read_here_and_ends_with_keep_or_return(
+    rig: stub.NvmlRig, wrong: str
+) -> None:
     limit = ("--limit", "0.5") if "hang" in wrong else ()
     answer = rig.run(f"{A100}\n{wrong}", *limit)
     read = verdict.read_verdict((rig.folder / "result.json").read_bytes())
@@ -39,7 +41,9 @@ def test_this_side_reads_what_the_box_wrote(rig: stub.NvmlRig, wrong: str) -> No
     assert page.verdict_lines(read)[-1] == ("Return this box." if wrong else "Keep this box.")
 
 
-def test_what_is_told_of_a_card(rig: stub.NvmlRig) -> None:
+def test_a_verdict_tells_name_memory_and_capability_of_each_gpu_with_driver_and_cuda(
+    rig: stub.NvmlRig,
+) -> None:
     result = rig.run(A100).result
     assert (result["version"], result["driver"], result["cuda"]) == (1, "550.54.15", "12.4")
     assert result["gpus"] == [
@@ -53,7 +57,9 @@ def test_what_is_told_of_a_card(rig: stub.NvmlRig) -> None:
     ]
 
 
-def test_slices_stand_in_for_their_card(rig: stub.NvmlRig) -> None:
+def test_mig_slices_are_counted_and_judged_by_their_memory_when_the_order_says_mig(
+    rig: stub.NvmlRig,
+) -> None:
     """The parent's whole memory was judged, and its uuid given to the smoke test."""
     order = {"mig": True, "count": 2, "name": "A100 3g.40gb", "min_memory_gib": 40}
     answer = rig.run(f"{A100}\n{SLICES}", order=order)
@@ -68,13 +74,13 @@ def test_slices_stand_in_for_their_card(rig: stub.NvmlRig) -> None:
     assert "GPU 0  NVIDIA A100-SXM4-80GB MIG 3g.40gb" in "\n".join(page.verdict_lines(read))
 
 
-def test_what_a_card_lacks_neither_passes_nor_fails(rig: stub.NvmlRig) -> None:
+def test_checks_of_what_a_gpu_model_lacks_are_not_applicable(rig: stub.NvmlRig) -> None:
     answer = rig.run(HEALTHY["RTX 4090"])
     for check in ("ecc", "remapped-rows", "retired-pages", "mig", "nvlink", "pcie"):
         assert answer.outcomes(check) == ["n/a"], check
 
 
-def test_a_card_that_tells_nothing_of_its_health_passes_no_check_of_it(rig: stub.NvmlRig) -> None:
+def test_a_gpu_that_reports_no_health_values_passes_no_health_check(rig: stub.NvmlRig) -> None:
     answer = rig.run("driver = 550.1\ncuda = 12040\ncount = 1\ngpu.name = NVIDIA X")
     passed = {c["check"] for c in answer.result["checks"] if c["outcome"] == "pass"}
     assert passed == {"answers", "count", "driver", "cuda", "name"}
@@ -82,7 +88,9 @@ def test_a_card_that_tells_nothing_of_its_health_passes_no_check_of_it(rig: stub
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_is_seen_and_its_absence_too(rig: stub.NvmlRig, name: str) -> None:
+def test_each_gpu_fault_gives_its_verdict_and_the_nearest_good_value_keeps_the_box(
+    rig: stub.NvmlRig, name: str
+) -> None:
     fault = FAULTS[name]
     sick = rig.run(f"{fault.card}\n{fault.wrong}", order=fault.order)
     assert [reason[:2] for reason in sick.reasons()] == [(fault.outcome, fault.code)]
@@ -93,7 +101,7 @@ def test_a_fault_is_seen_and_its_absence_too(rig: stub.NvmlRig, name: str) -> No
     assert (well.result["verdict"], well.code) == ("keep", 0)
 
 
-def test_every_check_of_a_gpu_has_a_fault_that_trips_it() -> None:
+def test_every_gpu_check_has_a_fault_in_the_scenarios_that_trips_it() -> None:
     tripped = {fault.code for fault in FAULTS.values()}
     assert {check.code for check in judge.OF_GPUS} - {""} <= tripped
 
@@ -119,7 +127,9 @@ INIT = {
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("code", [*range(1, 12), *range(13, 31), 999])
-def test_every_error_of_the_start_returns_the_box(rig: stub.NvmlRig, code: int) -> None:
+def test_every_nvml_error_at_its_start_gives_the_verdict_return(
+    rig: stub.NvmlRig, code: int
+) -> None:
     answer = rig.run(f"{A100}\ninit = !{code}")
     assert (answer.code, answer.result["verdict"]) == (6, "return")
     assert answer.reasons() == [("return", INIT.get(code, "gpu-error"), [])]
@@ -127,21 +137,21 @@ def test_every_error_of_the_start_returns_the_box(rig: stub.NvmlRig, code: int) 
     assert "pass" not in {c["outcome"] for c in answer.result["checks"]}
 
 
-def test_each_error_of_the_start_has_its_own_sentence(rig: stub.NvmlRig) -> None:
+def test_each_known_nvml_error_at_its_start_has_a_sentence_of_its_own(rig: stub.NvmlRig) -> None:
     said = [rig.run(f"init = !{code}").result["reasons"][0]["says"] for code in INIT]
     assert len(set(said)) == len(said)
 
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("code", [code for code in range(1, 31) if code not in (4, 12)] + [999])
-def test_every_error_of_one_gpu_of_eight_names_it(rig: stub.NvmlRig, code: int) -> None:
+def test_an_nvml_error_of_one_gpu_of_eight_names_that_gpu(rig: stub.NvmlRig, code: int) -> None:
     eight = f"{A100}\ncount = 8\ngpu.5.handle = !{code}"
     answer = rig.run(eight, order={"count": 8})
     assert answer.reasons() == [("return", "gpu-sick", [5]), ("return", "gpu-count", [])]
     assert answer.outcomes("answers") == ["pass"] * 5 + ["return"] + ["pass"] * 2
 
 
-def test_the_same_fault_of_several_gpus_is_said_once(rig: stub.NvmlRig) -> None:
+def test_the_same_fault_of_several_gpus_is_one_reason_that_lists_them(rig: stub.NvmlRig) -> None:
     wrong = "count = 8\ngpu.ecc_ever = 3\ngpu.6.ecc_ever = 4\ngpu.7.remapped = 0 0 0 1"
     answer = rig.run(f"{A100}\n{wrong}")
     assert answer.reasons() == [
@@ -152,7 +162,9 @@ def test_the_same_fault_of_several_gpus_is_said_once(rig: stub.NvmlRig) -> None:
     assert "reason return gpu-remapped GPU 7: a bad memory row" in answer.out
 
 
-def test_gpus_of_other_renters_are_not_ours(rig: stub.NvmlRig) -> None:
+def test_gpus_without_permission_are_not_counted_unless_none_else_is_there(
+    rig: stub.NvmlRig,
+) -> None:
     others = "\n".join(f"gpu.{i}.handle = !4" for i in (0, 1, 3))
     answer = rig.run(f"{A100}\ncount = 4\n{others}", order={"count": 1})
     assert (answer.code, answer.reasons()) == (0, [])
@@ -161,13 +173,15 @@ def test_gpus_of_other_renters_are_not_ours(rig: stub.NvmlRig) -> None:
 
 
 @pytest.mark.skipif(stub.has_real_driver(), reason="this machine has NVIDIA's library: it is found")
-def test_no_library_is_never_healthy(rig: stub.NvmlRig) -> None:
+def test_a_box_without_the_nvml_library_gets_the_verdict_return(rig: stub.NvmlRig) -> None:
     answer = rig.run("", stub=False)
     assert (answer.code, answer.reasons()) == (6, [("return", "no-gpu", [])])
 
 
 @pytest.mark.skipif(stub.has_real_driver(), reason="this machine has NVIDIA's library: it is found")
-def test_a_library_that_is_an_empty_file_is_broken(rig: stub.NvmlRig, tmp_path: Path) -> None:
+def test_an_nvml_library_that_is_an_empty_file_is_reported_as_broken(
+    rig: stub.NvmlRig, tmp_path: Path
+) -> None:
     empty = stub.NvmlRig(rig.folder, rig.python, tmp_path / stub.LIBRARY)
     empty.library.touch()
     answer = empty.run("")
@@ -176,14 +190,18 @@ def test_a_library_that_is_an_empty_file_is_broken(rig: stub.NvmlRig, tmp_path: 
 
 @pytest.mark.skipif(stub.has_real_driver(), reason="this machine has NVIDIA's library: it is found")
 @pytest.mark.parametrize("scenario", ["count = 0", "init = !9", None])
-def test_a_box_that_needs_no_gpu_has_none(rig: stub.NvmlRig, scenario: str | None) -> None:
+def test_a_box_without_a_gpu_is_kept_when_the_profile_requires_none(
+    rig: stub.NvmlRig, scenario: str | None
+) -> None:
     answer = rig.run(scenario or "", order={"require": False}, stub=scenario is not None)
     assert (answer.code, answer.result["verdict"]) == (0, "keep")
     assert answer.result["checks"][0]["read"] == "no GPU"
 
 
 @pytest.mark.parametrize("wrong", ["init = !18", "gpu.any = !15\ngpu.0.any = !15", "init = hang"])
-def test_a_sick_gpu_that_is_not_required_is_a_warning(rig: stub.NvmlRig, wrong: str) -> None:
+def test_a_sick_gpu_is_only_a_warning_when_the_profile_requires_no_gpu(
+    rig: stub.NvmlRig, wrong: str
+) -> None:
     answer = rig.run(f"{A100}\n{wrong}", "--limit", "0.6", order={"require": False})
     assert (answer.code, answer.result["verdict"]) == (0, "warn")
 
@@ -199,7 +217,7 @@ def test_a_sick_gpu_that_is_not_required_is_a_warning(rig: stub.NvmlRig, wrong: 
         ("gpu.0.nvlink = linger", "nvlink of GPU 0"),
     ],
 )
-def test_a_hang_costs_the_limit_and_names_the_call(
+def test_a_hanging_gpu_driver_ends_the_check_at_its_limit_and_names_the_call(
     rig: stub.NvmlRig, wrong: str, asked: str
 ) -> None:
     for limit in (0.8, 3, 12):  # on a busy machine it may not get so far in the first
@@ -214,7 +232,7 @@ def test_a_hang_costs_the_limit_and_names_the_call(
     pytest.fail(says)
 
 
-def test_no_process_of_ours_is_left_by_a_hang(rig: stub.NvmlRig) -> None:
+def test_a_gpu_check_that_hung_leaves_no_reader_process(rig: stub.NvmlRig) -> None:
     before = readers(rig)  # left over from other tests
     rig.run(f"{A100}\ninit = hang", "--limit", "0.5")
     _, left = psutil.wait_procs(readers(rig) - before, timeout=120)  # killed, but not waited for
@@ -231,12 +249,16 @@ def readers(rig: stub.NvmlRig) -> set[psutil.Process]:
 
 
 @pytest.mark.parametrize("wrong", ["init = crash", "gpu.0.remapped = crash"])
-def test_a_library_that_crashes_returns_the_box(rig: stub.NvmlRig, wrong: str) -> None:
+def test_an_nvml_library_that_crashes_gives_the_verdict_return(
+    rig: stub.NvmlRig, wrong: str
+) -> None:
     answer = rig.run(f"{A100}\n{wrong}")
     assert (answer.code, answer.reasons()) == (6, [("return", "gpu-crash", [])])
 
 
-def test_while_a_run_is_alive_its_own_load_is_not_held_against_the_box(rig: stub.NvmlRig) -> None:
+def test_gpu_memory_heat_and_throttling_are_not_judged_while_a_run_is_alive(
+    rig: stub.NvmlRig,
+) -> None:
     busy = "gpu.memory_v2 = 81920 79000\ngpu.throttle = 0x8\ngpu.temperature = 88"
     answer = rig.run(f"{A100}\n{busy}", "--run-alive")
     assert (answer.code, answer.reasons()) == (0, [])
@@ -246,14 +268,14 @@ def test_while_a_run_is_alive_its_own_load_is_not_held_against_the_box(rig: stub
 
 
 @pytest.mark.parametrize(("ahead", "said"), [("3600", True), ("-3600", True), ("3", False)])
-def test_the_clock_of_the_one_who_asks_is_a_witness(
+def test_a_box_clock_an_hour_off_from_the_askers_is_a_warning(
     rig: stub.NvmlRig, tmp_path: Path, ahead: str, said: bool
 ) -> None:
     answer = rig.run(A100, "--workdir", str(tmp_path), f"--ahead={ahead}")
     assert (("warn", "clock-wrong", []) in answer.reasons()) == said
 
 
-def test_a_gpu_that_is_not_required_and_not_as_ordered_is_kept_in_all_its_words(
+def test_a_verdict_on_a_gpu_that_is_not_required_never_says_return(
     rig: stub.NvmlRig,
 ) -> None:
     """It once said both "return this box" and "keep it, with a warning"."""
@@ -266,14 +288,16 @@ def test_a_gpu_that_is_not_required_and_not_as_ordered_is_kept_in_all_its_words(
     assert said.endswith("Keep this box, with 2 warnings.")
 
 
-def test_a_check_that_the_order_weighs_is_worth_it_where_no_gpu_is_required(
+def test_a_gpu_check_set_to_return_in_the_profile_returns_the_box_though_no_gpu_is_required(
     rig: stub.NvmlRig,
 ) -> None:
     order = {"require": False, "name": "H100", "checks": {"name": "return"}}
     assert rig.run(A100, order=order).reasons() == [("return", "gpu-name", [0])]
 
 
-def test_the_summary_is_for_people_and_for_sed(rig: stub.NvmlRig) -> None:
+def test_the_summary_of_a_verdict_has_one_line_each_for_gpus_driver_reasons_and_advice(
+    rig: stub.NvmlRig,
+) -> None:
     answer = rig.run(f"{A100}\ngpu.mig = 1 1")
     assert answer.out.splitlines() == [
         "verdict return",
@@ -285,21 +309,25 @@ def test_the_summary_is_for_people_and_for_sed(rig: stub.NvmlRig) -> None:
     ]
 
 
-def test_the_result_alone_on_standard_output(rig: stub.NvmlRig) -> None:
+def test_the_gpu_check_with_out_dash_prints_its_result_and_writes_no_file(
+    rig: stub.NvmlRig,
+) -> None:
     answer = rig.run(A100, "--out", "-")
     assert answer.out.startswith('{"version": 1, "verdict": "keep"')
     assert not (rig.folder / "result.json").exists()
 
 
 @pytest.mark.parametrize("order", [{"cuont": 1}, ["count"], "A100"])
-def test_a_wrong_order_is_an_error_of_our_own(rig: stub.NvmlRig, order: object) -> None:
+def test_an_unreadable_order_for_the_gpu_check_is_an_error_without_a_verdict(
+    rig: stub.NvmlRig, order: object
+) -> None:
     answer = rig.run(A100, order=order)
     assert (answer.code, answer.result) == (1, {})
     assert answer.err.startswith("the order order.json can't be read: ")
     assert answer.err.count("\n") == 1
 
 
-def test_an_agent_without_nvidia_ml_py_is_an_error_of_our_own(
+def test_an_agent_environment_without_pynvml_is_an_error_without_a_verdict(
     rig: stub.NvmlRig, tmp_path: Path
 ) -> None:
     subprocess.run([rig.python, "-m", "venv", "--without-pip", tmp_path / "agent"], check=True)
@@ -312,7 +340,9 @@ def test_an_agent_without_nvidia_ml_py_is_an_error_of_our_own(
     )
 
 
-def test_looking_leaves_nothing_behind(rig: stub.NvmlRig, tmp_path: Path) -> None:
+def test_a_second_gpu_check_leaves_no_new_file_on_the_box(
+    rig: stub.NvmlRig, tmp_path: Path
+) -> None:
     looked_at = stub.make_rig(tmp_path)
     looked_at.run(A100)
     before = listing(tmp_path)
@@ -328,7 +358,9 @@ def listing(folder: Path) -> dict[str, tuple[int, int]]:
     return {str(p): (p.stat().st_size, p.stat().st_mtime_ns) for p in files}
 
 
-def test_a_verdict_costs_a_third_of_a_second(rig: stub.NvmlRig, tmp_path: Path) -> None:
+def test_a_verdict_on_eight_gpus_takes_at_most_a_third_of_a_second(
+    rig: stub.NvmlRig, tmp_path: Path
+) -> None:
     eight = f"{scenarios.H100}\ncount = 8"
     asked = stub.make_rig(tmp_path)  # as a box has it
     # Other tests may load the machine: one quick answer is enough.

@@ -32,7 +32,7 @@ def locked(lock: Path) -> dict[str, list[Requirement]]:
 
 
 @pytest.mark.parametrize("lock", [LOCK, DEV_LOCK, SITE_LOCK], ids=lambda lock: lock.stem)
-def test_each_version_is_exact_and_has_hashes_and_nothing_else_is_there(lock: Path) -> None:
+def test_each_lock_file_pins_exact_versions_and_names_no_address(lock: Path) -> None:
     for pins in locked(lock).values():
         for pin in pins:
             assert [specifier.operator for specifier in pin.specifier] == ["=="], pin
@@ -44,7 +44,9 @@ def test_each_version_is_exact_and_has_hashes_and_nothing_else_is_there(lock: Pa
 @pytest.mark.parametrize(
     ("lock", "wanted"), [(LOCK, RUNTIME), (DEV_LOCK, RUNTIME + DEV), (SITE_LOCK, SITE)]
 )
-def test_what_the_project_requires_is_locked(lock: Path, wanted: list[str], python: str) -> None:
+def test_each_requirement_of_pyproject_is_locked_once_for_every_python(
+    lock: Path, wanted: list[str], python: str
+) -> None:
     """If this fails after a change of pyproject.toml, run `make lock`."""
     pins = locked(lock)
     where = {"python_version": python, "python_full_version": f"{python}.0"}
@@ -61,7 +63,7 @@ def test_what_the_project_requires_is_locked(lock: Path, wanted: list[str], pyth
         assert requirement.specifier.contains(version), requirement
 
 
-def test_what_is_installed_for_development_is_what_runs() -> None:
+def test_the_lock_for_development_has_the_same_versions_as_the_one_for_use() -> None:
     dev = locked(DEV_LOCK)
     assert {name: [str(pin) for pin in pins] for name, pins in locked(LOCK).items()} == {
         name: [str(pin) for pin in dev.get(name, [])] for name in locked(LOCK)
@@ -69,7 +71,9 @@ def test_what_is_installed_for_development_is_what_runs() -> None:
 
 
 @pytest.mark.parametrize("python", PYTHONS)
-def test_the_site_s_packages_agree_with_the_others(python: str) -> None:
+def test_the_lock_for_the_site_has_the_same_versions_as_the_one_for_development(
+    python: str,
+) -> None:
     """`make lock` takes the versions of the others, so that each package is looked at once."""
     where = {"python_version": python, "python_full_version": f"{python}.0"}
 

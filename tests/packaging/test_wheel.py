@@ -130,7 +130,7 @@ def _tracked(*folders: str) -> set[str]:
     return {name for name in listed.splitlines() if (ROOT / name).is_file()}
 
 
-def test_the_wheel_holds_the_package_and_all_that_it_ships(wheel: Path) -> None:
+def test_the_wheel_holds_exactly_the_package_and_its_templates_and_profiles(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     package = {name for name in names if ".dist-info/" not in name}
     shipped = {f"bootstrap/shipped/{name}" for name in _tracked("templates", "profiles")}
@@ -138,7 +138,7 @@ def test_the_wheel_holds_the_package_and_all_that_it_ships(wheel: Path) -> None:
     assert "bootstrap/py.typed" in package
 
 
-def test_the_source_archive_holds_what_it_takes_to_work_on_it(built: Path) -> None:
+def test_the_source_archive_holds_the_package_tests_and_makefile(built: Path) -> None:
     (archive,) = built.glob("*.tar.gz")
     with tarfile.open(archive) as opened:
         names = {name.partition("/")[2] for name in opened.getnames()}
@@ -146,7 +146,7 @@ def test_the_source_archive_holds_what_it_takes_to_work_on_it(built: Path) -> No
     assert _tracked("bootstrap", "templates", "profiles") <= names
 
 
-def test_building_elsewhere_at_another_time_gives_the_same_bytes(
+def test_a_build_in_another_folder_at_another_time_gives_the_same_wheel_byte_for_byte(
     place: InstalledPlace, built: Path
 ) -> None:
     copy = place.folder / "copy of it"
@@ -165,7 +165,7 @@ def test_building_elsewhere_at_another_time_gives_the_same_bytes(
     assert direct.read_bytes() == usual.read_bytes()
 
 
-def test_the_metadata_is_whole(wheel: Path) -> None:
+def test_the_metadata_of_the_wheel_has_version_license_python_and_readme(wheel: Path) -> None:
     opened = zipfile.ZipFile(wheel)
     (name,) = (n for n in opened.namelist() if n.endswith(".dist-info/METADATA"))
     told = message_from_bytes(opened.read(name))
@@ -179,7 +179,9 @@ def test_the_metadata_is_whole(wheel: Path) -> None:
     assert any(c.startswith("Typing :: Typed") for c in told.get_all("Classifier", []))
 
 
-def test_it_names_itself_and_its_profiles(installed: InstalledPlace) -> None:
+def test_an_installed_boxstrap_prints_its_version_and_validates_the_shipped_profiles(
+    installed: InstalledPlace,
+) -> None:
     assert __version__ in installed.boxstrap("--version")
     listed = installed.boxstrap("profiles")
     for name in shipped_ones():
@@ -187,12 +189,14 @@ def test_it_names_itself_and_its_profiles(installed: InstalledPlace) -> None:
         installed.boxstrap("profiles", "--validate", name)
 
 
-def test_invokes_own_program_comes_with_it(installed: InstalledPlace) -> None:
+def test_installing_the_wheel_brings_the_program_inv(installed: InstalledPlace) -> None:
     assert (installed.bin / "inv").exists()
 
 
 @pytest.mark.parametrize("name", sorted(shipped_ones()))
-def test_it_renders_each_shipped_profile(installed: InstalledPlace, name: str) -> None:
+def test_an_installed_boxstrap_renders_each_shipped_profile_to_valid_bash(
+    installed: InstalledPlace, name: str
+) -> None:
     script = installed.run(installed.bin / "python", "-c", RENDER, name)
     assert f'By the profile "{name}"' in script
     file = installed.folder / f"{name}.sh"
@@ -200,13 +204,15 @@ def test_it_renders_each_shipped_profile(installed: InstalledPlace, name: str) -
     installed.run("bash", "-n", file)
 
 
-def test_a_box_without_pip_gets_an_index(installed: InstalledPlace) -> None:
+def test_an_installed_boxstrap_without_pip_knows_the_default_package_index(
+    installed: InstalledPlace,
+) -> None:
     """uv's environments have no pip unless something requires it; boxstrap needs pip's default."""
     ask = "from bootstrap.render.script import default_index; print(default_index())"
     assert installed.run(installed.bin / "python", "-c", ask).startswith("https://")
 
 
-def test_the_demo_trains_there(installed: InstalledPlace) -> None:
+def test_the_demo_of_an_installed_boxstrap_trains(installed: InstalledPlace) -> None:
     told = installed.boxstrap("demo")
     assert "step   1  loss" in told
     # It may be over by now: it trains for seconds.
@@ -214,7 +220,9 @@ def test_the_demo_trains_there(installed: InstalledPlace) -> None:
     installed.boxstrap("stop", "--host", "local")
 
 
-def test_uvx_runs_it_without_installing(place: InstalledPlace, wheel: Path) -> None:
+def test_uvx_runs_boxstrap_from_the_wheel_without_installing(
+    place: InstalledPlace, wheel: Path
+) -> None:
     words: list[str | Path] = [
         UV,
         "tool",
@@ -228,7 +236,9 @@ def test_uvx_runs_it_without_installing(place: InstalledPlace, wheel: Path) -> N
     assert __version__ in place.run(*words, "boxstrap", "--version")
 
 
-def test_pipx_runs_it_without_installing(place: InstalledPlace, wheel: Path) -> None:
+def test_pipx_runs_boxstrap_from_the_wheel_without_installing(
+    place: InstalledPlace, wheel: Path
+) -> None:
     if not shutil.which("pipx"):
         pytest.skip("pipx is not installed")
     _give_pip(place)
@@ -265,7 +275,9 @@ def without_git(tmp_path: Path) -> InstalledPlace:
 
 @pytest.mark.sampled  # pip takes a minute
 @pytest.mark.parametrize("how", INSTALLS)
-def test_it_is_installed_as_people_do(built: Path, without_git: InstalledPlace, how: str) -> None:
+def test_boxstrap_installed_by_pip_pipx_or_uv_runs_and_says_that_git_is_missing(
+    built: Path, without_git: InstalledPlace, how: str
+) -> None:
     place, words = without_git, [*INSTALLS[how]]
     if how == "pipx" and not shutil.which("pipx", path=place.env["PATH"]):
         pytest.skip("pipx is not installed")
@@ -303,7 +315,7 @@ def _works(python: str) -> bool:
 
 
 @pytest.mark.parametrize("version", ["3.10", "3.11", "3.12", "3.13", "3.14"])
-def test_each_python_of_this_machine_runs_it(
+def test_each_python_of_this_machine_runs_an_installed_boxstrap(
     place: InstalledPlace, wheel: Path, version: str
 ) -> None:
     if not (python := _python(version)):

@@ -66,7 +66,7 @@ print(hasattr(host, "device"), *back)
 """
 
 
-def test_cupy_copies_over_the_bus_whatever_numpy_s_arrays_have(torch_python: Path) -> None:
+def test_the_cupy_engine_copies_over_the_bus_with_any_numpy_array(torch_python: Path) -> None:
     done = subprocess.run(
         [torch_python, "-c", BUS, str(Path(MAIN).parents[1])],
         capture_output=True,
@@ -92,7 +92,7 @@ def found(request: pytest.FixtureRequest, torch_python: Path) -> dict[str, Any]:
     return answer
 
 
-def test_a_sound_device_is_found_sound(found: dict[str, Any]) -> None:
+def test_the_smoke_test_finds_nothing_wrong_on_a_sound_device(found: dict[str, Any]) -> None:
     assert found["memory"]["wrong"] == found["whole"] == found["right rows"] == 0
     assert set(found["product"]["wrong"].values()) == {0}
     assert set(found["stable"]["different"].values()) == {0}
@@ -100,14 +100,14 @@ def test_a_sound_device_is_found_sound(found: dict[str, Any]) -> None:
     assert min(found["bandwidth"].values()) > 1e6
 
 
-def test_each_wrong_bit_is_counted(found: dict[str, Any]) -> None:
+def test_the_smoke_test_counts_each_wrong_bit_and_row(found: dict[str, Any]) -> None:
     assert found["two bits"] == 2
     assert found["other salt"] == 4096
     assert found["wrong rows"] == 2
     assert found["signed zeros differ"]
 
 
-def test_the_full_test_takes_over_80_percent_of_the_memory(found: dict[str, Any]) -> None:
+def test_the_full_smoke_test_takes_over_80_percent_of_the_gpu_memory(found: dict[str, Any]) -> None:
     memory = found["memory"]
     assert memory["bytes"] / memory["total"] > 0.8
 
@@ -142,7 +142,7 @@ class Counted:
 
 
 @pytest.mark.parametrize("gib", [4, 8, 16, 24, 80, 141, 180])
-def test_the_pattern_fits_every_card(gib: int) -> None:
+def test_the_memory_pattern_of_the_smoke_test_fits_gpus_of_4_to_180_gib(gib: int) -> None:
     total = gib << 30
     engine = Counted(total, total - (600 << 20))  # what a CUDA context takes
     found = stress.memory(engine, stress.MODES["full"]._replace(rounds=1))

@@ -50,7 +50,7 @@ def smoked(box: stub.NvmlRig, torch_python: Path) -> Smoked:
     return smoke(box, scenario, torch_python, "--device", "cpu", "--limit", "400")
 
 
-def test_a_healthy_gpu_passes_beside_sick_ones(smoked: Smoked) -> None:
+def test_a_healthy_gpu_passes_the_smoke_test_beside_sick_ones(smoked: Smoked) -> None:
     for check in ("smoke-memory", "smoke-product", "smoke-stable", "smoke-throttling"):
         assert (GPU["none"], "pass") in smoked.rows(check), (check, smoked.verdict, smoked.err)
     healthy = [r for r in smoked.verdict["reasons"] if GPU["none"] in r["gpus"]]
@@ -68,20 +68,24 @@ def test_a_healthy_gpu_passes_beside_sick_ones(smoked: Smoked) -> None:
         ("crawls", "warn", "smoke-bus"),
     ],
 )
-def test_a_sick_gpu_is_named(smoked: Smoked, fault: str, outcome: str, code: str) -> None:
+def test_the_smoke_test_names_a_sick_gpu_with_the_code_of_its_fault(
+    smoked: Smoked, fault: str, outcome: str, code: str
+) -> None:
     found = [(o, c) for o, c, gpus in smoked.reasons() if GPU[fault] in gpus]
     assert (outcome, code) in found
     if outcome == "return":
         assert found == [(outcome, code)]
 
 
-def test_a_wrong_result_returns_the_box_and_stands_first(smoked: Smoked) -> None:
+def test_a_wrong_result_of_the_smoke_test_returns_the_box_and_stands_before_warnings(
+    smoked: Smoked,
+) -> None:
     outcomes = [outcome for outcome, _, _ in smoked.reasons()]
     assert (smoked.code, smoked.verdict["verdict"]) == (6, "return")
     assert outcomes == sorted(outcomes)  # return before warn
 
 
-def test_what_it_says(smoked: Smoked) -> None:
+def test_the_smoke_test_says_which_words_rows_errors_or_speeds_were_wrong(smoked: Smoked) -> None:
     assert "gave back 1 wrong words in" in smoked.says("smoke-memory", GPU["forgets"])
     assert "multiplies: wrong rows of 1024: bf16 1" in smoked.says(
         "smoke-product", GPU["miscounts"]
@@ -117,7 +121,7 @@ for line in (["start", {"built for": []}], ["memory"]):
     ],
     ids=["hang", "hang at its start", "crash", "slow disk", "broken python"],
 )
-def test_what_never_ends_is_given_up(
+def test_a_smoke_test_that_hangs_or_crashes_is_given_up_and_says_where(
     rig: stub.NvmlRig, tmp_path: Path, worker: str, code: str, says: str
 ) -> None:
     lay_programs(tmp_path / "box/current")
@@ -129,21 +133,23 @@ def test_what_never_ends_is_given_up(
     assert answer.code == (6 if code == "smoke-failed" else 0)
 
 
-def test_an_environment_without_a_library_is_said_and_harms_nothing(rig: stub.NvmlRig) -> None:
+def test_the_smoke_test_is_not_applicable_in_an_environment_without_torch_or_cupy(
+    rig: stub.NvmlRig,
+) -> None:
     answer = smoke(rig, RTX4090, rig.python)
     assert (answer.code, answer.reasons()) == (0, [])
     assert answer.rows("smoke") == [(None, "n/a")]
     assert "NVML alone" in answer.read("smoke", None)
 
 
-def test_the_real_torch_of_a_processor_is_seen_by_its_files(torch_python: Path) -> None:
+def test_a_torch_built_without_cuda_is_recognized_by_its_files(torch_python: Path) -> None:
     (site,) = (torch_python.parents[1] / "lib").glob("python3*/site-packages")
     found = torch_compat.after(torch_compat.CudaTarget((12, 4), ((8, 0),)), "auto", site)
     assert found is not None
     assert found.says == "torch 2.13.0+cpu is built without CUDA, and the box has a GPU"
 
 
-def test_torch_without_cuda_is_no_reason_to_return_the_box(
+def test_torch_without_cuda_is_a_warning_and_does_not_return_the_box(
     rig: stub.NvmlRig, torch_python: Path
 ) -> None:
     answer = smoke(rig, A100, torch_python)
@@ -151,7 +157,7 @@ def test_torch_without_cuda_is_no_reason_to_return_the_box(
     assert "reason warn torch-no-cuda need=126" in answer.out
 
 
-def test_a_second_smoke_test_takes_the_place_of_the_first() -> None:
+def test_a_second_smoke_test_replaces_the_first_in_the_verdict() -> None:
     hot = {"check": "heat", "code": "gpu-hot", "outcome": "warn", "gpus": [0]}
     gpu = {"verdict": "warn", "reasons": [hot], "checks": [{"check": "heat", "gpu": 0}]}
     wrong = CheckResult(

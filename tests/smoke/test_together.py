@@ -45,7 +45,9 @@ def try_group(rig: stub.NvmlRig, tmp_path: Path, torch_python: Path) -> Try:
     return run
 
 
-def test_healthy_gpus_add_up_right_and_their_speed_is_judged(try_group: Try) -> None:
+def test_healthy_gpus_add_up_right_together_and_a_slow_link_between_them_is_a_warning(
+    try_group: Try,
+) -> None:
     smoked = try_group(2, "crawls")
     assert smoked.read("smoke-together", None) == (
         "sums over 2 GPUs right; 2 of 2 direct ways from card to card"
@@ -55,7 +57,7 @@ def test_healthy_gpus_add_up_right_and_their_speed_is_judged(try_group: Try) -> 
     assert not list(Path(smoked.folder).glob("smoke-*")), "nothing is left behind"
 
 
-def test_a_pair_that_hangs_is_named_with_what_to_set(try_group: Try) -> None:
+def test_a_pair_of_gpus_that_hangs_is_named_with_the_nccl_variable_to_set(try_group: Try) -> None:
     smoked = try_group(3, "hangs")
     assert smoked.code == 0
     (reason,) = [r for r in smoked.verdict["reasons"] if r["check"] == "smoke-together"]
@@ -73,7 +75,9 @@ def test_a_pair_that_hangs_is_named_with_what_to_set(try_group: Try) -> None:
         ("lies", "GPU 2 got 1 wrong sums"),
     ],
 )
-def test_a_pair_that_fails_is_named(try_group: Try, fault: str, says: str) -> None:
+def test_a_pair_of_gpus_that_fails_or_adds_up_wrong_is_named(
+    try_group: Try, fault: str, says: str
+) -> None:
     smoked = try_group(3, fault)
     assert ("warn", "smoke-p2p", []) in smoked.reasons()
     assert says in smoked.says("smoke-together", None)
@@ -81,19 +85,21 @@ def test_a_pair_that_fails_is_named(try_group: Try, fault: str, says: str) -> No
 
 
 @pytest.mark.sampled(of="module")
-def test_gpus_that_can_not_talk_at_all_return_the_box(try_group: Try) -> None:
+def test_gpus_that_can_not_talk_to_each_other_at_all_return_the_box(try_group: Try) -> None:
     smoked = try_group(3, "deaf")
     assert smoked.code == 6
     assert ("return", "smoke-together", []) in smoked.reasons()
 
 
 @pytest.mark.sampled(of="module")
-def test_a_user_s_own_setting_is_what_is_tested(try_group: Try) -> None:
+def test_a_hanging_pair_of_gpus_passes_when_the_user_has_set_nccl_p2p_disable(
+    try_group: Try,
+) -> None:
     smoked = try_group(3, "hangs", NCCL_P2P_DISABLE="1")
     assert smoked.row("smoke-together", None)["outcome"] == "pass"
 
 
 @pytest.mark.sampled(of="module")
-def test_one_bad_pair_of_eight_is_named(try_group: Try) -> None:
+def test_the_one_bad_pair_of_eight_gpus_is_named(try_group: Try) -> None:
     smoked = try_group(8, "hangs")
     assert "The pairs that can't: 1 and 2." in smoked.says("smoke-together", None)
