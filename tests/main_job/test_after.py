@@ -40,7 +40,7 @@ def rented(mirror_rig: Rig, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     box.stop()
 
 
-def test_before_a_setup_the_plan_says_what_would_run_and_writes_nothing(rented: Rented) -> None:
+def test_plan_before_a_setup_says_what_would_run_and_writes_nothing_there(rented: Rented) -> None:
     rented.run("plan").must(0)  # so that the first contact's own files are already written
     before = rented.listing()
     planned = rented.run("plan", "--json").must(0).json()
@@ -57,13 +57,13 @@ def test_before_a_setup_the_plan_says_what_would_run_and_writes_nothing(rented: 
     assert not rented.box.exists("/workspace/.boxstrap")
 
 
-def test_before_a_setup_there_is_nothing_to_see(rented: Rented) -> None:
+def test_status_and_logs_say_that_nothing_was_set_up_before_a_setup(rented: Rented) -> None:
     assert "no setup was made here" in rented.run("status").must(0).out
     assert "no run was started" in rented.run("logs").must(2).err
     assert "no setup" in rented.run("logs", "--step", "python").must(2).err
 
 
-def test_json_of_a_setup_is_one_document(rented: Rented) -> None:
+def test_setup_with_json_prints_one_document_and_nothing_else(rented: Rented) -> None:
     told = rented.run("setup", "--json").must(0)
     document = told.json()
     assert (document["v"], document["exit"]) == (1, 0)
@@ -74,19 +74,19 @@ def test_json_of_a_setup_is_one_document(rented: Rented) -> None:
     assert again["setup"] is None
 
 
-def test_without_a_host_the_only_box_is_meant(rented: Rented) -> None:
+def test_a_command_without_a_host_means_the_only_known_box(rented: Rented) -> None:
     alone = rented.user.run("status", "--identity", str(rented.box.identity)).must(0)
     assert "train-1" in alone.out
     assert "train-1" in rented.run("status", host=rented.box.address).must(0).out
 
 
-def test_boxes_lists_it(rented: Rented) -> None:
+def test_boxes_lists_a_box_that_was_set_up(rented: Rented) -> None:
     assert rented.box.address in rented.user.run("boxes").must(0).out
     (box,) = rented.user.run("boxes", "--json").must(0).json()["boxes"]
     assert (box["name"], box["user"], box["port"]) == (f"{rented.box.address}-22", "root", 22)
 
 
-def test_status_says_running_and_when_it_last_wrote(rented: Rented) -> None:
+def test_status_says_that_a_run_is_running_and_when_it_last_wrote(rented: Rented) -> None:
     shown = rented.run("status").must(0).out
     assert "is set up" in shown
     assert "homework/train-1  running " in shown
@@ -95,7 +95,7 @@ def test_status_says_running_and_when_it_last_wrote(rented: Rented) -> None:
     assert (run["state"], run["session"]) == ("running", "train")
 
 
-def test_attach_from_an_unknown_terminal_after_tmp_was_swept_leaves_the_session_alive(
+def test_attach_works_from_an_unknown_terminal_type_after_tmp_was_swept_on_the_box(
     rented: Rented,
 ) -> None:
     rented.box.run("rm -rf /tmp/tmux-*")
@@ -116,11 +116,11 @@ def test_attach_from_an_unknown_terminal_after_tmp_was_swept_leaves_the_session_
     assert rented.status()["runs"][0]["state"] == "running"
 
 
-def test_attach_wants_a_terminal(rented: Rented) -> None:
+def test_attach_is_refused_without_a_terminal(rented: Rented) -> None:
     assert "terminal" in rented.run("attach").must(2).err
 
 
-def test_logs_are_what_was_printed(rented: Rented) -> None:
+def test_logs_prints_what_the_run_printed_and_filters_by_since_and_grep(rented: Rented) -> None:
     shown = rented.run("logs").must(0)
     assert shown.out.startswith("step 1\na second line\nmore\n")
     lines = rented.run("logs", "--json").must(0).out.splitlines()
@@ -137,7 +137,7 @@ def test_logs_are_what_was_printed(rented: Rented) -> None:
     assert "no step" in rented.run("logs", "--step", "nine").must(2).err
 
 
-def test_ctrl_c_while_following_says_what_goes_on_and_how_it_is_ended(rented: Rented) -> None:
+def test_ctrl_c_in_logs_follow_says_that_the_run_goes_on_and_how_to_stop_it(rented: Rented) -> None:
     going = rented.begin("logs", "-f")
     going.line()
     going.interrupt()
@@ -146,7 +146,7 @@ def test_ctrl_c_while_following_says_what_goes_on_and_how_it_is_ended(rented: Re
     assert said.endswith(f"boxstrap stop --host {rented.box.host_string}\n")
 
 
-def test_logs_follow_until_the_run_ends(rented: Rented) -> None:
+def test_logs_follow_prints_a_run_until_stop_ends_it(rented: Rented) -> None:
     going = rented.begin("logs", "-f")
     time.sleep(3)
     assert going.process.poll() is None
@@ -161,14 +161,14 @@ def test_logs_follow_until_the_run_ends(rented: Rented) -> None:
     assert f"nothing was running on {rented.box.address}" in rented.run("stop").must(0).out
 
 
-def test_a_stopped_run_is_left_alone(rented: Rented) -> None:
+def test_setup_leaves_a_stopped_run_alone(rented: Rented) -> None:
     again = rented.run("setup").must(0)
     assert "nothing to do" in again.out
     assert "train-1 was stopped" in again.out
     assert rented.runs() == ["train-1"]
 
 
-def test_a_forgotten_box_is_unknown(rented: Rented) -> None:
+def test_boxes_forget_makes_a_box_unknown_and_does_not_end_it(rented: Rented) -> None:
     name = rented.box.address
     told = rented.user.run("boxes", "--forget", name).must(0).out
     assert f"forgotten: {name}-22 (its name, its pinned host key, its last profile, its ent" in told

@@ -28,7 +28,7 @@ def step(rented: Rented, name: str) -> dict[str, object]:
     return next(row for row in planned["steps"] if row["step"] == name)
 
 
-def test_restart_starts_the_same_work_again(rent: Rent) -> None:
+def test_setup_trains_the_same_work_again_only_with_restart(rent: Rent) -> None:
     rented = rent("vast", used=True)
     rented.user.repository(boxstrap__yaml=LONG)
     rented.run("setup").must(0)
@@ -49,7 +49,7 @@ def test_restart_starts_the_same_work_again(rent: Rent) -> None:
     assert states == {"train-1": ("finished", 143), "train-2": ("running", None)}
 
 
-def test_while_a_run_is_alive_its_tree_and_environment_stay(rent: Rent) -> None:
+def test_setup_of_a_new_commit_is_refused_and_changes_nothing_beside_a_live_run(rent: Rent) -> None:
     rented = rent("vast", used=True)
     repository = rented.user.repository(boxstrap__yaml=LONG)
     first = repository.head
@@ -68,7 +68,7 @@ def test_while_a_run_is_alive_its_tree_and_environment_stay(rent: Rent) -> None:
     assert rented.runs() == ["train-1", "train-2"]
 
 
-def test_what_differs_from_a_live_run_is_named(rent: Rent) -> None:
+def test_setup_beside_a_live_run_names_what_of_command_or_environment_differs(rent: Rent) -> None:
     rented = rent("vast", used=True)
     rented.user.repository(boxstrap__yaml=LONG)
 
@@ -96,7 +96,7 @@ def test_what_differs_from_a_live_run_is_named(rent: Rent) -> None:
     assert rented.runs() == ["train-1"]
 
 
-def test_the_folders_of_results_are_there_before_training(rent: Rent) -> None:
+def test_setup_makes_the_folders_of_results_before_the_training_starts(rent: Rent) -> None:
     results = "[out/, deep/er/best.pt, link/out/, model]"
     train = "import os, time\nprint(sorted(os.listdir('.')), os.listdir('deep'), flush=True)\n"
     rented = rent("vast", used=True)
@@ -113,7 +113,7 @@ def test_the_folders_of_results_are_there_before_training(rent: Rent) -> None:
     assert not rented.box.exists("/tmp/out")
 
 
-def test_a_new_commit_updates_the_tree_in_place(rent: Rent) -> None:
+def test_setup_of_a_new_commit_updates_the_tree_and_keeps_other_files_there(rent: Rent) -> None:
     rented = rent("vast", used=True)
     repository = rented.user.repository(_gitignore="out/\n", notes__txt="one\n")
     repository.commit({".gitignore": "out/\n"})
@@ -136,7 +136,7 @@ def test_a_new_commit_updates_the_tree_in_place(rent: Rent) -> None:
     assert rented.runs() == ["train-1", "train-2"]
 
 
-def test_a_run_whose_stamp_was_never_written_is_not_begun_again(rent: Rent) -> None:
+def test_setup_does_not_train_again_when_the_stamp_of_the_run_was_never_written(rent: Rent) -> None:
     """As after a power cut between the start of the run and its stamp."""
     rented = rent("vast", used=True)
     rented.user.repository()
@@ -147,7 +147,7 @@ def test_a_run_whose_stamp_was_never_written_is_not_begun_again(rent: Rent) -> N
     assert rented.runs() == ["train-1"]
 
 
-def test_what_died_with_the_box_is_told_and_not_started_again(rent: Rent) -> None:
+def test_a_run_that_died_with_the_box_is_started_again_only_with_restart(rent: Rent) -> None:
     rented = rent("vast", used=True)
     rented.user.repository(boxstrap__yaml=LONG)
     rented.run("setup").must(0)
@@ -168,7 +168,7 @@ def test_what_died_with_the_box_is_told_and_not_started_again(rent: Rent) -> Non
     assert (rented.runs(), rented.trainings()) == (["train-1", "train-2"], 1)
 
 
-def test_without_train_it_is_set_up_only(rent: Rent) -> None:
+def test_a_profile_without_train_sets_the_box_up_and_starts_no_run(rent: Rent) -> None:
     rented = rent("vast", used=True)
     rented.user.repository(boxstrap__yaml="version: 1\ngpu: {require: false}\n")
     done = rented.run("setup").must(0)

@@ -55,7 +55,9 @@ def server(mirror_rig: Rig, tmp_path: Path) -> Iterator[S3Server]:
     made.close()
 
 
-def test_data_comes_from_a_bucket_and_results_go_into_one(rent: Rent, server: S3Server) -> None:
+def test_a_box_fetches_data_from_a_bucket_and_puts_its_results_into_one_after_consent(
+    rent: Rent, server: S3Server
+) -> None:
     for number in range(1003):
         server.put("corpus", f"many/{number:04}.txt", b"%d" % number)
     large = os.urandom(3_000_000)

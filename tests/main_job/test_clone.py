@@ -25,7 +25,7 @@ def server(mirror_rig: Rig, tmp_path: Path) -> Iterator[GitServer]:
 
 
 @pytest.mark.parametrize("bare_commits", [True, False], ids=["any commit", "tips alone"])
-def test_a_commit_is_fetched_and_then_another(
+def test_a_box_with_git_access_url_fetches_any_named_commit_from_the_git_server(
     rent: Rent, server: GitServer, tmp_path: Path, bare_commits: bool
 ) -> None:
     """Neither commit is the tip of a branch; from a server of tips only, branches are fetched."""

@@ -49,7 +49,7 @@ def editor(user: Settled, name: str, rc: int = 0) -> Path:
     return said
 
 
-def test_without_the_program_the_link_is_printed(user: Settled, rented: Rented) -> None:
+def test_code_prints_a_link_when_no_editor_is_installed_here(user: Settled, rented: Rented) -> None:
     """URIs lose capitals, so the link uses the lower-case alias that ssh knows too."""
     told = user.run("code", "--host", "My-Box").must(0)
     assert LINK in told.out
@@ -64,7 +64,7 @@ def test_without_the_program_the_link_is_printed(user: Settled, rented: Rented) 
     assert user.ssh("my-box", "hostname").strip() == rented.box.name
 
 
-def test_the_program_is_called_and_nothing_is_asked(user: Settled, rented: Rented) -> None:
+def test_code_opens_the_tree_of_the_box_in_an_editor_here(user: Settled, rented: Rented) -> None:
     said = editor(user, "cursor")
     (user.home / ".config/Cursor").mkdir(parents=True)
     path = f"{user.home}/programs:{user.env['PATH']}"
@@ -83,7 +83,7 @@ def test_the_program_is_called_and_nothing_is_asked(user: Settled, rented: Rente
     assert "cursor://vscode-remote/ssh-remote+my-box/workspace/homework" in failed.out
 
 
-def test_the_terminals_settings_bring_the_environment(user: Settled, rented: Rented) -> None:
+def test_editor_terminals_on_a_box_have_its_environment(user: Settled, rented: Rented) -> None:
     """Even if the image's own start-up file activates another environment, as Vast.ai's do."""
     rented.box.run(f"rm /root/{SETTINGS}")
     user.run("code", "--host", "My-Box").must(0)
@@ -103,7 +103,7 @@ def test_the_terminals_settings_bring_the_environment(user: Settled, rented: Ren
     assert rented.ssh(asked).strip().splitlines()[-1] == f"{folder}/.venv/bin/python"
 
 
-def test_wrong_words(user: Settled, rented: Rented) -> None:
+def test_code_refuses_an_unknown_editor_and_lists_known_ones(user: Settled, rented: Rented) -> None:
     assert "codium" in user.run("code", "--editor", "emacs").must(2).err
 
 

@@ -73,7 +73,9 @@ def alias(channel: Path, mirror_rig: Rig) -> Iterator[str]:
     server.server_close()
 
 
-def test_an_environment_of_condas_packages(rent: Rent, alias: str) -> None:
+def test_setup_makes_a_conda_environment_and_keeps_the_old_one_when_it_can_not_be_solved(
+    rent: Rent, alias: str
+) -> None:
     rented = rent("vast", used=True)
     rented.box.write("/etc/conda/condarc", alias)
     repository = rented.user.repository(boxstrap__yaml=PROFILE, train__py=TRAIN)
@@ -106,7 +108,9 @@ def test_an_environment_of_condas_packages(rent: Rent, alias: str) -> None:
     assert rented.box.exists(f"{PLACE}/pyvenv.cfg")
 
 
-def test_a_box_that_has_nothing_and_an_environment_that_is_anothers(rent: Rent, alias: str) -> None:
+def test_python_conda_works_on_a_bare_box_and_refuses_to_change_an_existing_environment(
+    rent: Rent, alias: str
+) -> None:
     rented = rent("bare")
     rented.box.write("/etc/conda/condarc", alias)
     repository = rented.user.repository(boxstrap__yaml=PROFILE, train__py=TRAIN)

@@ -57,7 +57,7 @@ def rented_with(rent: Rent, server: DataServer, items: str, **variant: Any) -> R
     return rented
 
 
-def test_data_is_at_its_place_before_training_and_is_looked_at_once(
+def test_data_is_in_place_before_training_and_is_not_sent_or_fetched_again(
     rent: Rent, server: DataServer
 ) -> None:
     sha256 = server.add("big.bin", b"x" * 3_000_000)
@@ -121,7 +121,9 @@ def corpus() -> bytes:
     return out.getvalue()
 
 
-def test_the_page_from_data_to_results_as_it_stands(rent: Rent, server: DataServer) -> None:
+def test_the_commands_of_the_data_page_bring_data_to_the_box_and_results_home(
+    rent: Rent, server: DataServer
+) -> None:
     """Uses the page's profile and its first commands; its URLs lead to the test's server."""
     page = (Path(__file__).parents[2] / "docs/data.md").read_text(encoding="utf-8")
     profile = re.findall(r"^```yaml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)[0]

@@ -91,7 +91,9 @@ def credentials(host: KeyedGitHost) -> Planted:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("installer", ["uv", "pip"])
-def test_requirements(installer: str, rent: Rent, host: KeyedGitHost) -> None:
+def test_private_git_requirements_are_sent_from_here_so_the_box_gets_no_credential(
+    installer: str, rent: Rent, host: KeyedGitHost
+) -> None:
     rented = rent("vast", used=True)
     pinned = host.push("library", "first", "v1.0")
     host.push("library", "second")
@@ -132,7 +134,9 @@ def test_requirements(installer: str, rent: Rent, host: KeyedGitHost) -> None:
     assert "step 1 third" in rented.run("setup", *choice).must(0).out
 
 
-def test_a_lock_of_uv(rent: Rent, host: KeyedGitHost, mirror_rig: Rig) -> None:
+def test_private_git_packages_of_a_uv_lock_are_sent_at_their_locked_commit(
+    rent: Rent, host: KeyedGitHost, mirror_rig: Rig
+) -> None:
     rented = rent("vast", used=True)
     host.push("library", "first", "v1.0")
     host.push("helper", "old")

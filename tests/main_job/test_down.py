@@ -27,7 +27,9 @@ print("step 1", flush=True)
 """
 
 
-def test_everything_comes_home_and_it_ends(rent: Rent, account: SimulatedAccount) -> None:
+def test_down_is_refused_while_work_would_be_lost_and_then_destroys_the_box(
+    rent: Rent, account: SimulatedAccount
+) -> None:
     rented = rent("vast", used=True)
     user, box = rented.user, rented.box
     user.env |= account.environment()

@@ -13,7 +13,7 @@ from tests.main_job.conftest import Rent
 pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 
 
-def test_a_failing_step_is_7_with_its_last_lines_and_goes_on_when_it_is_mended(rent: Rent) -> None:
+def test_a_failing_step_of_setup_gives_exit_7_with_its_last_lines(rent: Rent) -> None:
     rented = rent("vast", used=True)
     repository = rented.user.repository(requirements__txt="iniconfig==99.99.99\n")
     failed = rented.run("setup").must(7)
@@ -37,7 +37,7 @@ def test_a_failing_step_is_7_with_its_last_lines_and_goes_on_when_it_is_mended(r
     assert "agent      skip" in mended.err
 
 
-def test_an_interpreter_that_the_box_cannot_have_is_7_and_lists_those_it_has(rent: Rent) -> None:
+def test_setup_with_a_python_the_box_lacks_gives_exit_7_and_lists_those_it_has(rent: Rent) -> None:
     rented = rent("vast", used=True)
     rented.user.repository()
     failed = rented.run("setup", "--set", "python.version=3.99").must(7)
@@ -50,7 +50,7 @@ def test_an_interpreter_that_the_box_cannot_have_is_7_and_lists_those_it_has(ren
 OF_PROGRAMS = {"LD_PRELOAD": "/nowhere.so", "LD_LIBRARY_PATH": "/nowhere", "PYTHONPATH": "/nowhere"}
 
 
-def test_a_profile_may_set_any_name_the_runners_own_too(rent: Rent) -> None:
+def test_env_of_a_profile_may_use_the_names_of_variables_in_the_run_script(rent: Rent) -> None:
     runner = (shipped("templates") / "box/runner.sh").read_text()
     names = sorted(set(re.findall(r"\b([a-z_]+)=", runner)))
     assert {"run", "env_file", "child", "rc"} <= set(names)

@@ -90,7 +90,7 @@ def raw(
     )
 
 
-def test_a_command_is_in_the_folder_and_in_the_environment(rented: Rented) -> None:
+def test_exec_runs_a_command_in_the_repository_folder_and_its_environment(rented: Rented) -> None:
     done = raw(rented, "python", "-c", WHERE)
     tree = "/workspace/homework"
     assert done.stdout.decode() == f'{tree}\n{tree}/.venv\n{tree}/.venv\nit\'s a "day"\n'
@@ -98,13 +98,13 @@ def test_a_command_is_in_the_folder_and_in_the_environment(rented: Rented) -> No
 
 
 @pytest.mark.parametrize("program", ["boxstrap", "inv"])
-def test_arguments_arrive_as_they_are(rented: Rented, program: str) -> None:
+def test_exec_passes_arguments_to_the_box_unchanged(rented: Rented, program: str) -> None:
     done = raw(rented, "python", "-c", SAYS, *ODD, program=program)
     assert done.stdout == b"\0".join(map(os.fsencode, ODD)), done.stderr
     assert done.returncode == 0
 
 
-def test_exit_codes_are_passed_on(rented: Rented) -> None:
+def test_exec_ends_with_the_exit_code_of_its_command(rented: Rented) -> None:
     for code in (1, 2, 10, 130, 255):
         assert raw(rented, "sh", "-c", f"exit {code}").returncode == code
     missing = raw(rented, "no-such-program")
@@ -112,14 +112,14 @@ def test_exit_codes_are_passed_on(rented: Rented) -> None:
     assert b"no-such-program" in missing.stderr
 
 
-def test_the_box_says_what_not_to_touch_to_whoever_lands_there(rented: Rented) -> None:
+def test_a_set_up_box_has_an_agents_file_that_says_what_not_to_touch(rented: Rented) -> None:
     said = rented.ssh("cat .boxstrap/AGENTS.md")
     assert said.startswith("# A box of boxstrap\n")
     assert "Do not change or delete anything in this folder" in said
     assert "Do not edit tracked files here" in said
 
 
-def test_for_programs_output_and_exit_code_are_a_document(rented: Rented) -> None:
+def test_exec_with_json_prints_output_and_exit_code_and_cuts_long_output(rented: Rented) -> None:
     done = rented.run("exec", "--json", "--", "sh", "-c", "echo out; echo err >&2; exit 7")
     assert (done.must(7).json()["output"], done.json()["code"]) == ("out\nerr\n", 7)
     assert done.json()["exit"] == 7
@@ -132,7 +132,9 @@ def test_for_programs_output_and_exit_code_are_a_document(rented: Rented) -> Non
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_what_is_interrupted_says_so_and_leaves_no_ssh_here(rented: Rented, number: int) -> None:
+def test_an_interrupted_exec_ends_with_its_signal_code_and_leaves_no_ssh_process(
+    rented: Rented, number: int
+) -> None:
     """ssh ends with 255 then, as it does for a lost link."""
     began = subprocess.Popen(
         argv(rented, "boxstrap", "sh", "-c", "echo on; sleep 100"),
@@ -154,13 +156,13 @@ def test_what_is_interrupted_says_so_and_leaves_no_ssh_here(rented: Rented, numb
         assert began.stdout.read() == ""  # its end: nobody has it open any more
 
 
-def test_all_three_streams_are_passed_on(rented: Rented) -> None:
+def test_exec_passes_stdin_stdout_and_stderr_on_unchanged(rented: Rented) -> None:
     data = os.urandom(3_000_000)
     done = raw(rented, "sh", "-c", "echo beside >&2; cat", stdin=data)
     assert (done.stdout == data, done.stderr, done.returncode) == (True, b"beside\n", 0)
 
 
-def test_without_a_command_or_a_terminal_it_is_wrong_usage(rented: Rented) -> None:
+def test_exec_without_a_command_or_shell_without_a_terminal_is_wrong_usage(rented: Rented) -> None:
     assert "boxstrap exec -- nvidia-smi" in rented.run("exec").must(2).err
     assert "boxstrap exec --" in rented.run("shell").must(2).err
 
@@ -178,7 +180,7 @@ def terminal(rented: Rented, *words: str) -> pexpect.spawn[str]:
     )
 
 
-def test_a_shell_is_there_with_a_terminal_that_can_be_resized(rented: Rented) -> None:
+def test_shell_opens_a_resizable_terminal_in_the_repository_folder(rented: Rented) -> None:
     shell = terminal(rented, "shell")
     shell.sendline("echo $PWD=$VIRTUAL_ENV=$(command -v python)=$(stty size)=")
     tree = "/workspace/homework"
@@ -192,7 +194,7 @@ def test_a_shell_is_there_with_a_terminal_that_can_be_resized(rented: Rented) ->
     assert shell.exitstatus == 3
 
 
-def test_a_command_has_the_terminal_too(rented: Rented) -> None:
+def test_exec_from_a_terminal_gives_its_command_a_terminal(rented: Rented) -> None:
     shown = terminal(rented, "exec", "--", "test -t 0 && test -t 1 && stty size")
     shown.expect_exact("31 101")
     shown.expect(pexpect.EOF)
@@ -200,7 +202,7 @@ def test_a_command_has_the_terminal_too(rented: Rented) -> None:
     assert shown.exitstatus == 0
 
 
-def test_the_ssh_line_at_the_end_of_a_setup_leads_there(
+def test_the_ssh_line_that_setup_prints_leads_into_the_folder_and_environment(
     mirror_rig: Rig, shared_folder: Path
 ) -> None:
     user, box = Settled(), start_used(mirror_rig, "vast", shared_folder)
@@ -223,7 +225,7 @@ def test_the_ssh_line_at_the_end_of_a_setup_leads_there(
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("kind", ["fish", "tcsh", "zsh"])
-def test_other_login_shells_do_as_well(rent: Rent, kind: str) -> None:
+def test_exec_and_shell_work_on_a_box_with_other_login_shells(rent: Rent, kind: str) -> None:
     rented = rent(kind)
     rented.user.repository(boxstrap__yaml=PROFILE)
     rented.run("setup").must(0)
@@ -240,7 +242,7 @@ def test_other_login_shells_do_as_well(rent: Rent, kind: str) -> None:
     shell.close()
 
 
-def test_this_machine_is_a_box_too(user: User) -> None:
+def test_exec_works_on_this_machine_as_host_local(user: User) -> None:
     user.repository(boxstrap__yaml="version: 1\nextends: local\nbox: {workdir: ~/box}\n")
     user.run("setup", "--host", "local").must(0)
     done = user.run(

@@ -25,7 +25,7 @@ HAS = {
 SPOILED = "export WANDB_MODE=offline\nunset names\n"
 
 
-def test_every_kind_of_shell_has_them_and_a_setup_puts_them_back(rent: Rent) -> None:
+def test_env_of_the_profile_is_in_every_kind_of_shell_and_setup_puts_it_back(rent: Rent) -> None:
     rented = rent("vast")
     box = rented.box
 

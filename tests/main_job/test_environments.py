@@ -29,7 +29,7 @@ train = ["iniconfig>=2"]
 """
 
 
-def test_an_existing_environment_is_adopted(rent: Rent) -> None:
+def test_python_venv_adopts_an_existing_environment_of_the_box(rent: Rent) -> None:
     rented = rent("vast", used=True)
     rented.user.repository(train__py=TRAIN, requirements__txt="iniconfig>=2\n")
     before = rented.box.run("stat -c '%Y %i' /venv/main/pyvenv.cfg")
@@ -40,7 +40,7 @@ def test_an_existing_environment_is_adopted(rent: Rent) -> None:
     assert "adopted: /venv/main" in rented.run("logs", "--step", "python").must(0).out
 
 
-def test_an_adopted_environment_of_another_python_is_refused(rent: Rent) -> None:
+def test_python_venv_refuses_an_environment_of_another_python_version(rent: Rent) -> None:
     rented = rent("vast", used=True)
     rented.user.repository()
     sets = ("--set", "python.venv=/venv/main", "--set", "python.version=3.99")
@@ -50,7 +50,9 @@ def test_an_adopted_environment_of_another_python_is_refused(rent: Rent) -> None
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("installer", ["uv", "pip"])
-def test_a_profile_may_require_nothing(installer: str, rent: Rent) -> None:
+def test_a_profile_with_empty_requirements_trains_and_ignores_requirements_txt(
+    installer: str, rent: Rent
+) -> None:
     rented = rent("vast", used=True)
     rented.user.repository(requirements__txt="no-such-package-anywhere\n")
     sets = ("--set", "python.requirements=[]", "--set", f"python.installer={installer}")
@@ -58,7 +60,7 @@ def test_a_profile_may_require_nothing(installer: str, rent: Rent) -> None:
     assert "nothing to do" in rented.run("setup", *sets).must(0).out
 
 
-def test_pip_where_it_is_asked_for(rent: Rent) -> None:
+def test_python_installer_pip_installs_the_requirements_with_pip(rent: Rent) -> None:
     rented = rent("vast", used=True)
     rented.user.repository(train__py=TRAIN, requirements__txt="iniconfig>=2\n")
     # An image may send pip elsewhere, which an environment has no use for.
@@ -71,7 +73,7 @@ def test_pip_where_it_is_asked_for(rent: Rent) -> None:
     assert "nothing to do" in rented.run("setup", "--set", "python.installer=pip").must(0).out
 
 
-def test_pip_is_brought_where_uv_built_the_environment(rent: Rent) -> None:
+def test_python_installer_pip_works_in_an_environment_that_uv_built_before(rent: Rent) -> None:
     rented = rent("vast", used=True)
     rented.user.repository(train__py=TRAIN, requirements__txt="iniconfig>=2\n")
     rented.run("setup").must(0)
@@ -90,7 +92,7 @@ def lock(repository: UserRepository, rented: Rented, rig: Rig) -> None:
     repository.commit({}, "Lock")
 
 
-def test_a_project_without_a_build_system_gives_its_dependencies(rent: Rent) -> None:
+def test_a_pyproject_without_a_build_system_gives_its_dependencies_and_extras(rent: Rent) -> None:
     rented = rent("vast", used=True)
     # The extras are the project's: requirements.txt, which comes before it elsewhere, has none.
     rented.user.repository(train__py=TRAIN, pyproject__toml=PROJECT, requirements__txt="")
@@ -98,7 +100,9 @@ def test_a_project_without_a_build_system_gives_its_dependencies(rent: Rent) -> 
     assert "step 1 /workspace/homework/.venv" in done.out
 
 
-def test_an_index_without_the_pinned_uv(rent: Rent, mirror_rig: Rig) -> None:
+def test_uv_is_sent_from_this_machine_when_the_package_index_of_the_box_lacks_it(
+    rent: Rent, mirror_rig: Rig
+) -> None:
     """As on a mirror that keeps only the newest files; the profile's installer does not matter."""
     rented = rent("vast", used=True)
     rented.box.run("rm /usr/local/bin/uv*; ! command -v uv")
@@ -133,7 +137,7 @@ def test_an_index_without_the_pinned_uv(rent: Rent, mirror_rig: Rig) -> None:
     assert not rented.box.exists(f"{rented.folder}/bin/uv")
 
 
-def test_a_second_index_in_the_requirements(rent: Rent, mirror_rig: Rig) -> None:
+def test_requirements_that_name_a_second_index_are_installed(rent: Rent, mirror_rig: Rig) -> None:
     rented = rent("vast", used=True)
     index = mirror_rig.mirror.index_url
     rented.user.repository(
@@ -157,7 +161,7 @@ def packages(rented: Rented, *names: str, environment: str = ENVIRONMENT) -> str
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("installer", ["uv", "pip"])
-def test_what_is_no_longer_required_goes_from_an_environment_that_was_made(
+def test_packages_no_longer_required_are_removed_from_an_environment_that_setup_made(
     rent: Rent, mirror_rig: Rig, installer: str
 ) -> None:
     """Nothing else is touched: what stays is not installed again."""
@@ -184,7 +188,7 @@ def test_what_is_no_longer_required_goes_from_an_environment_that_was_made(
     assert "nothing to do" in rented.run("setup", *options).must(0).out
 
 
-def test_what_is_no_longer_required_stays_where_it_was_not_made_for_this_alone(rent: Rent) -> None:
+def test_packages_no_longer_required_stay_in_an_adopted_environment(rent: Rent) -> None:
     rented = rent("vast", used=True)
     options = ("--set", "python.venv=/venv/main")
     repository = rented.user.repository(requirements__txt="iniconfig>=2\npathspec\n")
@@ -195,7 +199,7 @@ def test_what_is_no_longer_required_stays_where_it_was_not_made_for_this_alone(r
     assert packages(rented, "iniconfig", "pathspec", environment="/venv/main") == both
 
 
-def test_an_environment_that_two_repositories_share_only_gains(rent: Rent) -> None:
+def test_an_environment_that_two_repositories_share_loses_no_packages(rent: Rent) -> None:
     rented = rent("vast", used=True)
     options = ("--set", "python.venv=/workspace/env")
     repository = rented.user.repository(requirements__txt="iniconfig>=2\n")
@@ -222,7 +226,7 @@ MANY = ("iniconfig", "pathspec", "pluggy")
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("installer", ["uv", "pip"])
-def test_packages_and_groups_beside_files_and_instead(
+def test_python_packages_and_groups_install_beside_requirement_files_or_instead_of_them(
     rent: Rent, mirror_rig: Rig, installer: str
 ) -> None:
     rented = rent("vast", used=True)
@@ -250,7 +254,9 @@ def test_packages_and_groups_beside_files_and_instead(
     assert "nothing to do" in rented.run("setup", *folder).must(0).out
 
 
-def test_packages_beside_a_lock_and_what_is_built_last(rent: Rent, mirror_rig: Rig) -> None:
+def test_python_packages_install_beside_a_lock_and_no_build_isolation_ones_are_built_last(
+    rent: Rent, mirror_rig: Rig
+) -> None:
     """docopt has no wheel: without build isolation it needs setuptools in the environment."""
     rented = rent("vast", used=True)
     repository = rented.user.repository(train__py=TRAIN, pyproject__toml=PROJECT + GROUPED)
@@ -271,7 +277,7 @@ def test_packages_beside_a_lock_and_what_is_built_last(rent: Rent, mirror_rig: R
     assert "nothing to do" in rented.run("setup", *with_tools).must(0).out
 
 
-def test_a_lock_is_matched_exactly(rent: Rent, mirror_rig: Rig) -> None:
+def test_setup_installs_just_the_locked_packages_of_a_lock(rent: Rent, mirror_rig: Rig) -> None:
     rented = rent("vast", used=True)
     exact = PROJECT.replace("iniconfig>=2", "iniconfig==2.0.0")
     repository = rented.user.repository(train__py=TRAIN, pyproject__toml=exact)
@@ -283,7 +289,7 @@ def test_a_lock_is_matched_exactly(rent: Rent, mirror_rig: Rig) -> None:
     assert packages(rented, "iniconfig") == "[]"
 
 
-def test_a_package_that_the_index_does_not_have_is_named(rent: Rent) -> None:
+def test_setup_names_a_required_package_that_the_index_does_not_have(rent: Rent) -> None:
     rented = rent("vast", used=True)
     repository = rented.user.repository(requirements__txt="nosuchpackage>=2\n")
     failed = rented.run("setup").must(7)
@@ -295,7 +301,7 @@ def test_a_package_that_the_index_does_not_have_is_named(rent: Rent) -> None:
     rented.run("setup").must(0)
 
 
-def test_a_new_command_is_called_that(rent: Rent) -> None:
+def test_setup_with_a_new_train_command_gives_that_as_the_reason_to_train(rent: Rent) -> None:
     rented = rent("vast", used=True)
     rented.user.repository()
     rented.run("setup").must(0)

@@ -74,7 +74,7 @@ def fresh(
     box.stop()
 
 
-def test_it_reaches_the_first_step(fresh: Fresh, faults: Faults) -> None:
+def test_setup_of_a_fresh_box_reaches_the_first_training_step(fresh: Fresh, faults: Faults) -> None:
     for fault in LACKS.get(fresh.box.kind, ["a box as it is rented"]):
         with faults.attempt(fault) as attempt:
             fresh.first.must(0)
@@ -86,7 +86,7 @@ def test_it_reaches_the_first_step(fresh: Fresh, faults: Faults) -> None:
     assert fresh.tree == f"{place}/homework"
 
 
-def test_what_it_may_import_is_compiled_beside_it(fresh: Fresh) -> None:
+def test_packages_are_compiled_beside_the_training_on_a_fresh_box(fresh: Fresh) -> None:
     """Modules that it never imports are compiled too; no bytecode is written into its tree."""
     compiled = f"{fresh.tree}/.venv/lib/python3*/site-packages/iniconfig/__pycache__/_version.*.pyc"
     fresh.box.run(f"timeout 30 sh -c 'until ls {compiled}; do sleep 0.2; done'")
@@ -94,7 +94,7 @@ def test_what_it_may_import_is_compiled_beside_it(fresh: Fresh) -> None:
 
 
 @pytest.mark.sampled
-def test_its_environment_is_seen_in_every_kind_of_shell(fresh: Fresh) -> None:
+def test_env_of_the_profile_is_in_every_kind_of_shell_of_a_fresh_box(fresh: Fresh) -> None:
     shown = "printf '<%s>' \"$GREETING\""
     ways = {
         "ssh": fresh.ssh(shown),
@@ -112,7 +112,7 @@ def _quoted(command: str) -> str:
     return "'" + command.replace("'", "'\\''") + "'"
 
 
-def test_the_run_has_the_profiles_session(fresh: Fresh) -> None:
+def test_the_run_of_a_setup_has_the_session_name_of_the_profile(fresh: Fresh) -> None:
     run = fresh.status()["runs"][0]
     assert (run["name"], run["session"]) == ("lesson-1", "lesson")
     assert run["command"] == f"{fresh.tree}/.venv/bin/python train.py"
@@ -121,7 +121,9 @@ def test_the_run_has_the_profiles_session(fresh: Fresh) -> None:
     assert sessions == ("" if fresh.box.kind == "nosudo" else "lesson\n")
 
 
-def test_the_repository_is_the_one_of_here_without_its_credential(fresh: Fresh) -> None:
+def test_the_tree_on_the_box_has_the_commit_branch_and_remote_of_here_without_its_credential(
+    fresh: Fresh,
+) -> None:
     git = f"git -C {fresh.tree}"
     assert fresh.as_user(f"{git} rev-parse HEAD").strip() == fresh.commit
     assert fresh.as_user(f"{git} symbolic-ref --short HEAD") == "main\n"
@@ -129,7 +131,7 @@ def test_the_repository_is_the_one_of_here_without_its_credential(fresh: Fresh) 
     assert fresh.as_user(f"{git} status --porcelain --untracked-files=no") == ""
 
 
-def test_the_identity_is_set_in_that_repository_alone(fresh: Fresh) -> None:
+def test_git_identity_is_set_in_the_tree_on_the_box_alone(fresh: Fresh) -> None:
     git = f"git -C {fresh.tree} config"
     assert fresh.as_user(f"{git} --local user.name").strip() == ME["name"]
     assert fresh.as_user(f"{git} --local user.email").strip() == ME["email"]
@@ -137,7 +139,7 @@ def test_the_identity_is_set_in_that_repository_alone(fresh: Fresh) -> None:
     assert fresh.box.run("git config --system --list 2>/dev/null || true") == ""
 
 
-def test_keys_are_there_once_with_right_modes(fresh: Fresh) -> None:
+def test_ssh_keys_and_known_hosts_are_on_the_box_once_with_private_modes(fresh: Fresh) -> None:
     ssh = f"{fresh.box.home}/.ssh"
     lines = fresh.box.read(f"{ssh}/authorized_keys").splitlines()
     own = Path(f"{fresh.box.identity}.pub").read_text().split()[1]
@@ -158,7 +160,7 @@ def wait_until_the_run_writes_no_more(fresh: Fresh) -> None:
     fresh.box.run(["timeout", "30", "sh", "-c", wait])
 
 
-def test_again_there_is_nothing_to_do_and_nothing_changes(fresh: Fresh) -> None:
+def test_a_second_setup_of_a_box_finds_nothing_to_do_and_changes_no_file(fresh: Fresh) -> None:
     wait_until_the_run_writes_no_more(fresh)
     before = fresh.listing()
     again = fresh.run("setup").must(0)
@@ -169,7 +171,7 @@ def test_again_there_is_nothing_to_do_and_nothing_changes(fresh: Fresh) -> None:
 
 
 @pytest.mark.sampled
-def test_nothing_writes_where_it_only_looks(fresh: Fresh) -> None:
+def test_plan_status_and_logs_write_nothing_on_the_box(fresh: Fresh) -> None:
     wait_until_the_run_writes_no_more(fresh)
     before = fresh.listing()
     planned = fresh.run("plan", "--json").must(0).json()
@@ -183,7 +185,7 @@ def test_nothing_writes_where_it_only_looks(fresh: Fresh) -> None:
 
 
 @pytest.mark.parametrize("fresh", ["nosudo"], indirect=True)
-def test_without_tmux_a_run_beside_another_is_detached_all_the_same(fresh: Fresh) -> None:
+def test_on_a_box_without_tmux_a_run_beside_another_is_detached_too(fresh: Fresh) -> None:
     words = ("--json", "--session", "live", "--", "echo $GREETING; sleep 60")
     live = fresh.run("run", *words).must(0).json()
     beside = fresh.run("run", "--json", "--", "echo", "beside").must(0).json()

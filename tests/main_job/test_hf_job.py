@@ -35,7 +35,9 @@ time.sleep(600)
 JOB = {"BOXSTRAP_JOB": "1", "JOB_ID": "9001", "ACCELERATOR": "t4-small"}
 
 
-def test_a_job_is_rented_set_up_brought_home_and_cancelled(rent: Rent) -> None:
+def test_up_at_hugging_face_rents_a_job_that_outlasts_its_lease_and_down_ends_it(
+    rent: Rent,
+) -> None:
     rented = rent("bare", used=True, environ=JOB)
     user, box = rented.user, rented.box
     with simulated("hf") as account:
@@ -90,7 +92,7 @@ def test_a_job_is_rented_set_up_brought_home_and_cancelled(rent: Rent) -> None:
     assert home.read_text() == "0.4\n"
 
 
-def test_runs_of_somebody_s_own_job_end_before_its_limit(rent: Rent) -> None:
+def test_runs_on_a_hugging_face_job_of_ones_own_are_ended_before_its_limit(rent: Rent) -> None:
     """It has no lease, no key, and nobody guards it."""
     rented = rent("bare", used=True)
     user, box = rented.user, rented.box

@@ -38,7 +38,7 @@ def nothing_new(rented: Rented, tree: str, commit: str) -> None:
     assert folders(rented) == [f"{Path(tree).name}/"]
 
 
-def test_clones_worktrees_and_other_persons_share_what_is_on_the_box(rent: Rent) -> None:
+def test_setup_from_a_clone_or_worktree_or_by_another_user_finds_the_same_run(rent: Rent) -> None:
     rented = rent("vast", used=True)
     user = rented.user
     repository = user.repository(boxstrap__yaml=LONG)
@@ -62,7 +62,7 @@ def test_clones_worktrees_and_other_persons_share_what_is_on_the_box(rent: Rent)
     nothing_new(rented, tree, first)
 
 
-def test_another_repository_of_the_same_name_gets_a_folder_of_its_own(rent: Rent) -> None:
+def test_another_repository_of_the_same_name_gets_its_own_folder_on_the_box(rent: Rent) -> None:
     rented = rent("vast", used=True)
     user = rented.user
     one = user.repository("algebra/homework", boxstrap__yaml=LONG)
@@ -90,7 +90,7 @@ def test_another_repository_of_the_same_name_gets_a_folder_of_its_own(rent: Rent
     assert document["repo_dir"] == str(Path(tree).with_name(own))
 
 
-def test_a_tree_whose_notes_are_lost_is_still_its_repositorys(rent: Rent) -> None:
+def test_a_tree_stays_its_repositorys_after_the_boxstrap_folder_was_deleted(rent: Rent) -> None:
     rented = rent("vast", used=True)
     user = rented.user
     one = user.repository("algebra/homework")

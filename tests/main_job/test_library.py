@@ -37,7 +37,7 @@ Path('out/a').write_text('1')
 """
 
 
-def test_a_program_runs_waits_and_brings_home(user: User) -> None:
+def test_the_library_example_runs_waits_and_pulls_results_on_this_machine(user: User) -> None:
     """The first example, on this machine."""
     files = {"boxstrap.yaml": PROFILE % "'true'", "train.py": TRAIN}
     made = user.repository(**{name.replace(".", "__"): text for name, text in files.items()})
@@ -66,7 +66,7 @@ def test_a_program_runs_waits_and_brings_home(user: User) -> None:
 
 
 @pytest.mark.boxes
-def test_a_program_sets_two_boxes_up_at_once(rent: Rent) -> None:
+def test_the_library_example_sets_two_boxes_up_at_once(rent: Rent) -> None:
     boxes = [rent("vast", used=True), rent("vast", used=True)]
     user = boxes[0].user
     made = user.repository()
@@ -93,7 +93,7 @@ def test_a_program_sets_two_boxes_up_at_once(rent: Rent) -> None:
     }
 
 
-def test_its_errors_are_plain_exceptions(user: User) -> None:
+def test_errors_of_the_library_are_plain_exceptions_without_invoke(user: User) -> None:
     """They don't exit the process, and Invoke is not imported."""
     said = _run(
         "import sys\n"
@@ -111,7 +111,7 @@ def test_its_errors_are_plain_exceptions(user: User) -> None:
     )
 
 
-def test_importing_it_imports_nothing_heavy(user: User) -> None:
+def test_importing_the_library_imports_nothing_heavy(user: User) -> None:
     said = _run("import sys, bootstrap, bootstrap.setup\nprint(*sys.modules)", user)
     loaded = set(said.stdout.split())
     assert "bootstrap.setup" in loaded

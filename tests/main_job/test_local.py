@@ -47,13 +47,13 @@ def tree(folder: Path) -> dict[str, tuple[float, bytes]]:
     }
 
 
-def test_it_reaches_the_first_step(here: User) -> None:
+def test_setup_on_host_local_reaches_the_first_training_step(here: User) -> None:
     assert "step 1 loss 0.5 hello" in here.run("logs", "--host", "local").must(0).out
     run = here.run("status", "--host", "local", "--json").must(0).json()["runs"][0]
     assert (run["name"], run["state"], run["rc"]) == ("train-1", "finished", 0)
 
 
-def test_the_persons_own_files_stay_as_they_are(here: User) -> None:
+def test_setup_on_host_local_leaves_the_users_own_files_as_they_are(here: User) -> None:
     assert (here.home / ".bashrc").read_text() == "# mine\n"
     assert (here.home / ".ssh/authorized_keys").read_text() == "# none\n"
     assert (here.home / ".ssh").stat().st_mode & 0o777 == 0o755
@@ -61,14 +61,14 @@ def test_the_persons_own_files_stay_as_they_are(here: User) -> None:
     assert added <= {".bashrc", ".ssh", ".local", ".cache", ".config", "homework", "box"}
 
 
-def test_again_there_is_nothing_to_do_and_nothing_changes(here: User) -> None:
+def test_a_second_setup_on_host_local_finds_nothing_to_do_and_changes_no_file(here: User) -> None:
     before = tree(here.home / "box")
     again = here.run("setup", "--host", "local").must(0)
     assert "nothing to do" in again.out
     assert tree(here.home / "box") == before
 
 
-def test_a_setup_leaves_no_process_behind(here: User) -> None:
+def test_setup_on_host_local_leaves_no_process_behind(here: User) -> None:
     def left() -> list[bytes]:
         commands = (_read(line) for line in Path("/proc").glob("[0-9]*/cmdline"))
         mine = (said for said in commands if str(here.home / "box").encode() in said)
@@ -85,7 +85,7 @@ def _read(path: Path) -> bytes:
         return b""
 
 
-def test_work_that_failed_is_told_again_with_the_way_on_and_ends_as_wait_does(user: User) -> None:
+def test_setup_of_work_that_failed_before_says_how_to_restart_it_with_exit_10(user: User) -> None:
     failing = "raise SystemExit('no such set')\n"
     repository = user.repository(boxstrap__yaml=PROFILE, train__py=failing)
     setup, wait = ("setup", "--host", "local"), ("wait", "--host", "local")

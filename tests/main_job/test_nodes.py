@@ -91,7 +91,7 @@ def fleet(
         each.box.stop()
 
 
-def test_one_training_on_both_with_results_of_node_0(fleet: Fleet, tmp_path: Path) -> None:
+def test_a_training_on_two_nodes_has_the_results_of_node_0(fleet: Fleet, tmp_path: Path) -> None:
     assert fleet.said("log") == ["rank 0 of 2: sum 3.0", "rank 1 of 2: sum 3.0"]
     assert fleet.said("exit") == ["0", "0"]
     first, second = fleet.names()
@@ -109,7 +109,7 @@ def test_one_training_on_both_with_results_of_node_0(fleet: Fleet, tmp_path: Pat
     )
 
 
-def test_node_1_has_no_results_though_it_wrote_some(fleet: Fleet) -> None:
+def test_pull_brings_the_results_of_node_0_and_none_of_node_1(fleet: Fleet) -> None:
     first, second = fleet.names()
     pulled = fleet.run("pull", "--run", "train-1").must(0).out
     assert f"train-1 has no results here: those of {first} (node 0) are its results" in pulled
@@ -121,7 +121,7 @@ def test_node_1_has_no_results_though_it_wrote_some(fleet: Fleet) -> None:
     assert where == {first: "home", second: "none"}
 
 
-def test_pods_train_together_in_a_cluster_alone(fleet: Fleet) -> None:
+def test_runpod_pods_are_refused_as_nodes_unless_they_are_in_one_cluster(fleet: Fleet) -> None:
     words = ["--identity", str(fleet.boxes[0].box.identity), "--set", "provider.account=runpod"]
     with simulated("runpod") as account:
         account.boxes = [
@@ -139,7 +139,7 @@ def test_pods_train_together_in_a_cluster_alone(fleet: Fleet) -> None:
         assert fleet.said("log") == ["rank 0 of 2: sum 3.0", "rank 1 of 2: sum 3.0"]
 
 
-def test_one_that_fails_ends_the_other_and_is_named(fleet: Fleet) -> None:
+def test_a_node_that_fails_ends_the_other_node_and_is_named(fleet: Fleet) -> None:
     fleet.run(
         "run", "--", "python reduce.py 1 600 0 0 & sleep 2; [ $NODE_RANK = 0 ] || exit 7; wait"
     ).must(0)
@@ -151,7 +151,7 @@ def test_one_that_fails_ends_the_other_and_is_named(fleet: Fleet) -> None:
     assert fleet.alive() == []
 
 
-def test_a_node_without_power_ends_the_other_in_ten_seconds(fleet: Fleet) -> None:
+def test_a_node_that_loses_power_ends_the_other_node_in_ten_seconds(fleet: Fleet) -> None:
     fleet.run("run", *STAYS).must(0)
     fleet.boxes[1].box.power_off()
     assert fleet.await_end(0) < 10
@@ -161,7 +161,7 @@ def test_a_node_without_power_ends_the_other_in_ten_seconds(fleet: Fleet) -> Non
     assert "node 1) was not heard any more" in fleet.run("status").out
 
 
-def test_a_node_that_is_cut_off_ends_on_both_sides(fleet: Fleet) -> None:
+def test_a_node_that_is_cut_off_ends_the_training_on_both_nodes(fleet: Fleet) -> None:
     fleet.run("run", *STAYS).must(0)
     fleet.boxes[0].box.cut()
     took = fleet.await_end(0, 1)
@@ -171,7 +171,7 @@ def test_a_node_that_is_cut_off_ends_on_both_sides(fleet: Fleet) -> None:
     assert fleet.alive() == []
 
 
-def test_to_stop_it_on_one_stops_it_on_both(fleet: Fleet) -> None:
+def test_stop_on_one_node_stops_the_training_on_both(fleet: Fleet) -> None:
     fleet.run("run", *STAYS).must(0)
     assert "stopped: " in fleet.boxes[1].run("stop").must(0).out
     fleet.await_end(0, 1)
@@ -179,7 +179,7 @@ def test_to_stop_it_on_one_stops_it_on_both(fleet: Fleet) -> None:
     assert fleet.alive() == []
 
 
-def test_unlike_nodes_are_named_and_nothing_begins(fleet: Fleet) -> None:
+def test_nodes_with_another_torch_or_environment_are_named_and_no_run_begins(fleet: Fleet) -> None:
     begun = [each.runs() for each in fleet.boxes]
     site = (
         fleet.boxes[1].box.run("echo /workspace/homework/.venv/lib/python*/site-packages").strip()
@@ -193,7 +193,7 @@ def test_unlike_nodes_are_named_and_nothing_begins(fleet: Fleet) -> None:
     assert [each.runs() for each in fleet.boxes] == begun
 
 
-def test_a_pair_that_can_not_talk_is_named(fleet: Fleet) -> None:
+def test_two_nodes_that_can_not_reach_each_other_are_named_and_no_run_begins(fleet: Fleet) -> None:
     address = fleet.boxes[0].box.host_string.partition("@")[2].partition(":")[0]
     inside = ["nsenter", "-t", str(fleet.boxes[1].box._alive()), "-n", "ip", "route"]
     subprocess.run([*inside, "add", "blackhole", f"{address}/32"], check=True)
@@ -204,7 +204,7 @@ def test_a_pair_that_can_not_talk_is_named(fleet: Fleet) -> None:
     assert fleet.alive() == []
 
 
-def test_one_box_does_not_begin_it_alone(fleet: Fleet) -> None:
+def test_run_on_one_box_is_refused_when_the_profile_asks_for_two_nodes(fleet: Fleet) -> None:
     refused = fleet.boxes[0].run("run", *STAYS).must(2)
     assert "train.nodes is 2, and this is about one box" in refused.err
     fleet.boxes[0].run("run", "--set", "train.nodes=1", "--", "true").must(0)

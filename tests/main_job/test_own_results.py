@@ -111,7 +111,7 @@ def trainer(tmp_path: Path) -> Trainer:
     return Trainer(tmp_path)
 
 
-def test_three_runs_in_one_tree_bring_three_results_home(trainer: Trainer) -> None:
+def test_each_of_three_runs_in_one_tree_brings_its_own_results_home(trainer: Trainer) -> None:
     said = trainer.train("second")
     assert "saw ['ckpt', 'first', 'log', 'renamed']" in said  # as `sample.py` needs it
     assert "of second" in trainer.train("sample")
@@ -168,7 +168,7 @@ def test_three_runs_in_one_tree_bring_three_results_home(trainer: Trainer) -> No
     assert trainer.run("--dry", "down").must(0)
 
 
-def test_what_is_too_large_to_be_copied_is_a_choice_at_once(trainer: Trainer) -> None:
+def test_run_is_refused_when_it_would_overwrite_results_too_large_to_copy(trainer: Trainer) -> None:
     with (trainer.tree / "out/large").open("wb") as file:
         file.truncate(200 * 10**9)
     made = trainer.folder("train-1") / "results.made"
@@ -202,7 +202,7 @@ def test_what_is_too_large_to_be_copied_is_a_choice_at_once(trainer: Trainer) ->
     assert trainer.home("train-1") == {"first": "first"}
 
 
-def test_a_result_changed_by_hand_is_none_any_more(trainer: Trainer) -> None:
+def test_pull_does_not_bring_a_result_changed_by_hand_after_its_run(trainer: Trainer) -> None:
     (trainer.tree / "out/ckpt").write_text("by hand")
     (trainer.tree / "out/more").write_text("by hand")
     refused = trainer.run("pull").must(9)
@@ -214,7 +214,7 @@ def test_a_result_changed_by_hand_is_none_any_more(trainer: Trainer) -> None:
     assert "out/ckpt: was changed after" in trainer.run("--dry", "down").must(9).err
 
 
-def test_down_says_how_to_let_go_of_what_no_pull_brings(trainer: Trainer) -> None:
+def test_down_says_how_to_let_go_of_results_that_no_pull_can_bring(trainer: Trainer) -> None:
     (trainer.tree / "out/first").unlink()
     (trainer.tree / "out/ckpt").write_text("by hand")
     there = trainer.results()["train-1"]
@@ -236,7 +236,7 @@ def test_down_says_how_to_let_go_of_what_no_pull_brings(trainer: Trainer) -> Non
     assert (there["where"], there["lost_files"], there["overwritten_by"]) == ("home", 0, [])
 
 
-def test_a_run_without_a_record_has_what_no_other_run_made(trainer: Trainer) -> None:
+def test_a_run_without_a_record_gets_the_results_that_no_other_run_made(trainer: Trainer) -> None:
     for name in ("results.before", "results.made"):
         (trainer.folder("train-1") / name).unlink()
     trainer.train("second")
@@ -244,7 +244,7 @@ def test_a_run_without_a_record_has_what_no_other_run_made(trainer: Trainer) -> 
     assert (trainer.home("train-1"), trainer.home("train-2")) == (FIRST, SECOND)
 
 
-def test_a_run_goes_on_from_the_checkpoint_of_the_one_that_died(trainer: Trainer) -> None:
+def test_a_resumed_run_goes_on_from_the_checkpoint_of_the_run_that_died(trainer: Trainer) -> None:
     trainer.run("run", "--", "python train.py dies")
     trainer.over("train-2")
     said = trainer.run("run", "--resume", "train-2").must(0).out
@@ -277,7 +277,9 @@ def test_cells_of_a_sweep_see_no_results_but_their_own(trainer: Trainer) -> None
 
 
 @pytest.mark.parametrize("dies", [False, True], ids=["answers", "killed"])
-def test_results_are_kept_while_the_files_are_placed(dies: bool, trainer: Trainer) -> None:
+def test_results_of_an_earlier_run_stay_whole_when_the_next_one_starts_or_the_keeper_dies(
+    dies: bool, trainer: Trainer
+) -> None:
     python = trainer.folder("train-1").parents[2] / "agent/bin/python"
     real = python.resolve()
     python.unlink()

@@ -26,7 +26,7 @@ open("made/data", "a").write("x")
 TRAIN = "print('step 1 of', open('made/data').read())\n"
 
 
-def test_what_comes_before_training_is_done_once_for_the_same_files(rent: Rent) -> None:
+def test_prepare_commands_run_once_for_the_same_commands_and_files(rent: Rent) -> None:
     rented = rent("vast", used=True)
     repository = rented.user.repository(boxstrap__yaml=PROFILE, train__py=TRAIN)
     repository.commit({"data/get.py": "raise SystemExit(3)\n"})
@@ -57,7 +57,7 @@ def test_what_comes_before_training_is_done_once_for_the_same_files(rent: Rent) 
     assert "step 1 of x\n" in anew.out
 
 
-def test_without_it_nothing_of_a_setup_changes(rent: Rent) -> None:
+def test_adding_prepare_to_a_profile_does_not_train_again(rent: Rent) -> None:
     rented = rent("vast", used=True)
     rented.user.repository()
     rented.run("setup").must(0)

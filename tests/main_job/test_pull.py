@@ -93,7 +93,7 @@ def puller(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PullingUser]:
     made.user.run("stop", *TO_LOCAL, "--all")
 
 
-def test_results_come_home_while_it_trains_and_all_of_them_at_its_end(puller: PullingUser) -> None:
+def test_pull_brings_whole_files_during_a_run_and_all_at_its_end(puller: PullingUser) -> None:
     user, place = puller.user, puller.place("train-1")
     wait_until((puller.tree / "out/checkpoint-1/optimizer.bin").exists)
     refused = user.run("pull", *TO_LOCAL).must(9)
@@ -131,7 +131,7 @@ def test_results_come_home_while_it_trains_and_all_of_them_at_its_end(puller: Pu
     assert receipt.name == "train-1.json"
 
 
-def test_a_second_pull_looks_once_and_brings_nothing(puller: PullingUser) -> None:
+def test_a_second_pull_brings_nothing_and_changes_no_file_at_home(puller: PullingUser) -> None:
     before = {path: path.stat().st_mtime_ns for path in puller.place("train-1").rglob("*")}
     again = puller.user.run("pull", *TO_LOCAL, "--json").must(0).json()
     assert (again["landed"], again["received"], again["missing"]) == ({}, 0, {})
@@ -139,7 +139,9 @@ def test_a_second_pull_looks_once_and_brings_nothing(puller: PullingUser) -> Non
     assert before == {path: path.stat().st_mtime_ns for path in puller.place("train-1").rglob("*")}
 
 
-def test_another_folder_a_bound_and_a_link_in_the_way(puller: PullingUser, tmp_path: Path) -> None:
+def test_pull_goes_to_another_folder_stops_at_max_size_and_refuses_a_symlinked_place(
+    puller: PullingUser, tmp_path: Path
+) -> None:
     user, root = puller.user, puller.repository.root
     to = user.run("pull", *TO_LOCAL, "--to", str(tmp_path / "there"), "--run", "train-1").must(0)
     assert f"in {tmp_path}/there" in to.out
@@ -156,7 +158,7 @@ def test_another_folder_a_bound_and_a_link_in_the_way(puller: PullingUser, tmp_p
     (root / "kept").rename(root / "boxstrap-results")
 
 
-def test_a_run_that_noted_no_results_has_those_of_the_profile(
+def test_pull_of_a_run_that_noted_no_results_takes_those_of_the_profile(
     puller: PullingUser, tmp_path: Path
 ) -> None:
     (noted,) = puller.user.home.glob("work/.boxstrap/runs/*/train-1/results")

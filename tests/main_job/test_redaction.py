@@ -40,7 +40,7 @@ def given(user: User) -> User:
     return user
 
 
-def test_later_commands_mask_it_without_the_profile(given: User, faults: Faults) -> None:
+def test_logs_hides_a_secret_of_many_lines_without_the_profile(given: User, faults: Faults) -> None:
     with faults.attempt("secret of several lines in a log"):
         for place in (given.place, given.home):
             given.place = place
@@ -54,7 +54,7 @@ def test_later_commands_mask_it_without_the_profile(given: User, faults: Faults)
         assert not [leak for leak in LEAKS if leak in record]
 
 
-def test_what_is_not_here_any_more_is_redacted_by_the_box_or_said_once(given: User) -> None:
+def test_logs_hides_a_secret_that_only_the_box_has_and_says_when_nobody_has_it(given: User) -> None:
     for values in ({"DEPLOY_KEY": PEM}, {"DEPLOY_KEY": PEM, "HF_TOKEN": "hf_another-value"}):
         shown = given.run("logs", "--host", "local", **values).must(0)
         assert "token [HF_TOKEN hidden]" in shown.out

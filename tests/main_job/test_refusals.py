@@ -19,7 +19,7 @@ def rented(rent: Rent) -> Rented:
     return rented
 
 
-def test_a_changed_host_key_is_4_and_nothing_is_sent(rented: Rented, faults: Faults) -> None:
+def test_a_changed_host_key_gives_exit_4_and_sends_nothing(rented: Rented, faults: Faults) -> None:
     rented.run("doctor").must(0)
     rented.run("setup", "--set", "gpu.require=true").must(6)
     rented.box.new_host_key()
@@ -34,7 +34,7 @@ def test_a_changed_host_key_is_4_and_nothing_is_sent(rented: Rented, faults: Fau
     assert rented.listing() == before
 
 
-def test_no_gpu_where_one_is_required_is_6_and_nothing_is_built(rented: Rented) -> None:
+def test_setup_on_a_box_without_a_required_gpu_ends_with_6_before_it_builds(rented: Rented) -> None:
     refused = rented.run("setup", "--set", "gpu.require=true").must(6)
     assert "Nothing was built. Return this box" in refused.err
     assert refused.text.lower().count("return this box") == 1
@@ -45,7 +45,7 @@ def test_no_gpu_where_one_is_required_is_6_and_nothing_is_built(rented: Rented) 
     assert (told["exit"], told["verdict"]["verdict"]) == (6, "return")
 
 
-def test_another_providers_box_than_the_profiles_is_said_once(rented: Rented) -> None:
+def test_setup_warns_once_of_a_box_of_another_provider_than_the_profile(rented: Rented) -> None:
     profile = (
         "version: 1\nextends: runpod\ngpu: {require: false}\ntrain: {command: python train.py}\n"
     )

@@ -118,7 +118,7 @@ def _with_bucket(user: User, account: SimulatedAccount, buckets: S3Server) -> Us
     return user
 
 
-def test_a_spot_box_is_taken_away_and_its_run_goes_on_elsewhere(
+def test_up_resumes_the_run_of_a_spot_box_taken_away_on_a_new_box_within_the_money_left(
     rent: Rent,
     account: SimulatedAccount,
     buckets: S3Server,
@@ -171,7 +171,7 @@ def test_a_spot_box_is_taken_away_and_its_run_goes_on_elsewhere(
     assert "may still be alive" in user.run(*up, "--resume", "train-1").must(2).err
 
 
-def test_guard_lets_what_was_cut_off_go_on_unattended_and_once(
+def test_guard_resumes_a_run_that_was_cut_off_once_and_never_one_that_ended(
     rent: Rent, account: SimulatedAccount, buckets: S3Server
 ) -> None:
     """Vast.ai gives no notice: the box is outbid, and stopped."""
@@ -208,7 +208,7 @@ def test_guard_lets_what_was_cut_off_go_on_unattended_and_once(
     assert account.boxes[0].state == "stopped"
 
 
-def test_results_at_home_and_files_that_are_no_longer_the_runs(
+def test_up_resume_is_refused_until_results_are_at_home_and_the_files_here_are_the_runs(
     rent: Rent, account: SimulatedAccount
 ) -> None:
     first, second = rent("vast", used=True), rent("vast", used=True)
@@ -247,7 +247,7 @@ def test_results_at_home_and_files_that_are_no_longer_the_runs(
     assert second.box.run("ls -F /workspace/homework/out").split() == ["last", "newest.ckpt@"]
 
 
-def test_a_box_is_destroyed_an_hour_in_and_all_of_its_run_that_counts_is_at_home(
+def test_a_run_of_a_box_destroyed_after_an_hour_resumes_from_its_last_whole_step_at_home(
     rent: Rent, account: SimulatedAccount
 ) -> None:
     boxes = [rent("vast", used=True) for _ in range(3)]

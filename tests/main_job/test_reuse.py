@@ -41,7 +41,9 @@ def imports(rented: Rented, environment: str) -> str:
     return rented.box.run(f"cd /; {environment}/bin/python -c '{ask}'")
 
 
-def test_what_the_image_brings_is_reused(rent: Rent, mirror_rig: Rig) -> None:
+def test_packages_of_the_image_are_copied_when_fetching_them_would_be_slower(
+    rent: Rent, mirror_rig: Rig
+) -> None:
     rented = rent("vast", used=True)
     box, gateway = rented.box, rented.box.address.rpartition(".")[0] + ".1"
     install = "/venv/main/bin/pip install -q --no-cache-dir"

@@ -86,7 +86,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
     user.run("stop", *TO_LOCAL, "--all")
 
 
-def test_each_time_a_new_run_of_what_stands_here(here: Runner) -> None:
+def test_run_starts_a_new_run_of_the_local_files_each_time(here: Runner) -> None:
     here.write(train=SHOW)
     words = ("--gpus", "1,0", "--", "python", "train.py", "--lr", "3e-4", "a b", "$HOME")
     before, made = len(here.runs()), []
@@ -102,7 +102,7 @@ def test_each_time_a_new_run_of_what_stands_here(here: Runner) -> None:
     assert len({one["id"] for one in made}) == len({one["run"]["name"] for one in made}) == 3
 
 
-def test_a_gpu_that_the_box_lacks_is_no_gpu_to_run_on(here: Runner) -> None:
+def test_run_on_a_gpu_number_that_the_box_lacks_is_refused(here: Runner) -> None:
     seen = here.user.home / "work/.boxstrap/gpu.said"
     before = len(here.runs())
     try:
@@ -118,7 +118,7 @@ def test_a_gpu_that_the_box_lacks_is_no_gpu_to_run_on(here: Runner) -> None:
         seen.write_text("gpus 2\n")
 
 
-def test_without_a_command_the_profiles_and_one_word_is_a_line_for_the_shell(here: Runner) -> None:
+def test_run_without_a_command_runs_the_profiles_and_one_word_is_a_shell_line(here: Runner) -> None:
     here.write(train="print('the profile')\n")
     assert here.run()["first_lines"] == ["the profile"]
     line = here.run("--session", "sweep_1", "--", 'echo "$GREETING" | tr a-z A-Z')
@@ -131,7 +131,9 @@ def test_without_a_command_the_profiles_and_one_word_is_a_line_for_the_shell(her
     assert here.runs() == before
 
 
-def test_any_byte_of_its_output_leaves_its_exit_code(here: Runner, faults: Faults) -> None:
+def test_a_run_keeps_its_exit_code_with_any_byte_in_its_output(
+    here: Runner, faults: Faults
+) -> None:
     """What says how a run ended comes after its first output, which may hold any byte."""
     for says in (r"\0", r"a\0b\n\0\nfinished 0\n", r"\0\nrunning\n", r"\377\0\ta\rb", ""):
         with faults.attempt("any byte in a run's first output", repr(says)) as attempt:
@@ -150,7 +152,7 @@ def test_the_lines_of_a_run_that_fails_at_once_are_shown_once(here: Runner) -> N
         assert [said.count(line) for line in ("one", "two")] == [1, 1], failed.text
 
 
-def test_runs_shows_the_end_that_wait_and_stop_saw(here: Runner) -> None:
+def test_runs_lists_a_run_as_finished_once_wait_or_stop_saw_its_end(here: Runner) -> None:
     for ends, seconds in {"wait": "1.5", "stop": "60"}.items():
         name = here.run("--", f"echo up; sleep {seconds}")["run"]["name"]
         here.user.run(ends, *TO_LOCAL, "--run", name).must(0)
@@ -159,7 +161,7 @@ def test_runs_shows_the_end_that_wait_and_stop_saw(here: Runner) -> None:
         assert state == "finished"
 
 
-def test_beside_a_live_run_each_has_a_tree_of_its_own(here: Runner) -> None:
+def test_each_run_started_beside_a_live_run_has_a_tree_of_its_own(here: Runner) -> None:
     waits = "import time\nprint(open('lib.py').read(), end='', flush=True)\ntime.sleep(60)\n"
     live = []
     for number in range(3):
@@ -191,7 +193,7 @@ def test_beside_a_live_run_each_has_a_tree_of_its_own(here: Runner) -> None:
         assert "printed nothing, left no results: was that the training?" in told
 
 
-def test_ctrl_c_leaves_it_running(here: Runner) -> None:
+def test_ctrl_c_while_run_waits_for_first_lines_leaves_the_run_running(here: Runner) -> None:
     silent = "import time; time.sleep(60)"
     going = here.user.begin("run", *TO_LOCAL, "--session", "silent", "--", "python", "-c", silent)
     going.await_said("silent-1: waiting up to")
@@ -215,7 +217,7 @@ time.sleep(60)
 MADE_THERE = (b".venv", b"out", b"__pycache__")
 
 
-def test_three_works_live_at_once_and_clean_leaves_what_is_not_safe(here: Runner) -> None:
+def test_clean_keeps_the_trees_of_live_runs_and_of_results_not_at_home(here: Runner) -> None:
     """Two run with `-I`, isolated from the script's folder, with the repository installed: only
     their environment decides which `lib` they import."""
     root, names = here.repository.root, ("one", "two", "three")
@@ -275,7 +277,7 @@ def test_three_works_live_at_once_and_clean_leaves_what_is_not_safe(here: Runner
         (root / name).unlink()
 
 
-def test_stop_ends_none_of_several_unasked(here: Runner) -> None:
+def test_stop_without_a_name_ends_no_run_when_several_are_alive(here: Runner) -> None:
     words = ("--session", "stay", "--", "echo begun; exec sleep 60")
     names = [here.run(*words)["run"]["name"] for _ in range(2)]
     for _ in range(2):
@@ -286,13 +288,13 @@ def test_stop_ends_none_of_several_unasked(here: Runner) -> None:
         assert stopped["stopped"] == [name]
 
 
-def test_a_run_is_followed_to_its_end(here: Runner) -> None:
+def test_run_with_follow_prints_the_log_to_its_end_and_fails_as_the_run_does(here: Runner) -> None:
     command = "echo first; sleep 2; echo last; exit 4"
     done = here.user.run("run", "-f", *TO_LOCAL, "--session", "seen", "--", command).must(10)
     assert done.out.splitlines()[-1] == "last"
 
 
-def test_the_box_drives_a_queue(here: Runner) -> None:
+def test_queued_runs_begin_when_their_gpu_is_free_or_the_named_run_succeeded(here: Runner) -> None:
     gate, wait = here.user.home / "gate", "echo up; until [ -e {} ]; do sleep 0.1; done"
     live = here.run("--gpus", "0", "--session", "live", "--", wait.format(gate))["run"]["name"]
     wished = {
@@ -332,7 +334,7 @@ def test_the_box_drives_a_queue(here: Runner) -> None:
     assert re.search(r"  same-1 finished after [0-2]\.\d s$", said_last["same"])
 
 
-def test_what_never_began_ran_for_no_time(here: Runner) -> None:
+def test_a_queued_run_that_never_began_is_shown_without_time_or_cost(here: Runner) -> None:
     """Of the queue above: one was stopped in it, of another the run before it failed."""
     words = {
         "out-1": "was stopped before it began",
@@ -355,7 +357,7 @@ def test_what_never_began_ran_for_no_time(here: Runner) -> None:
         assert "<dd>never</dd>" in page.read_text()
 
 
-def test_a_run_that_died_goes_on(here: Runner) -> None:
+def test_run_resume_continues_a_run_that_died_but_not_one_that_finished(here: Runner) -> None:
     here.write(train="import time\nprint('up', flush=True)\ntime.sleep(600)\n")
     begun = here.run("--session", "dies", "--gpus", "1")
     for line in (here.folder("dies-1") / "pid").read_text().splitlines():
@@ -372,7 +374,7 @@ def test_a_run_that_died_goes_on(here: Runner) -> None:
     assert "none-1" in here.run("--resume", "none-1", rc=2)["error"]["what"]
 
 
-def test_what_died_goes_on_in_its_own_tree_or_not_at_all(here: Runner) -> None:
+def test_run_resume_is_refused_when_the_tree_of_the_run_is_taken_or_changed(here: Runner) -> None:
     here.write(train="import time\nprint('up', flush=True)\ntime.sleep(600)\n")
     here.run("--session", "lost")
     for line in (here.folder("lost-1") / "pid").read_text().splitlines():
@@ -395,7 +397,7 @@ def test_what_died_goes_on_in_its_own_tree_or_not_at_all(here: Runner) -> None:
     assert "lost-2" not in here.states()
 
 
-def test_new_requirements_are_made_first(here: Runner) -> None:
+def test_run_installs_new_requirements_before_it_starts(here: Runner) -> None:
     (here.repository.root / "requirements.txt").write_text("iniconfig>=2\n")
     here.write(train="import iniconfig; print(iniconfig.__name__)\n")
     made = here.run()
@@ -404,7 +406,7 @@ def test_new_requirements_are_made_first(here: Runner) -> None:
     (here.repository.root / "requirements.txt").unlink()
 
 
-def test_what_is_no_command_or_gpu_is_wrong_usage(here: Runner) -> None:
+def test_run_refuses_wrong_values_of_its_options_as_wrong_usage(here: Runner) -> None:
     for words in (
         *(("--after", "a b"), ("--after", "a", "--queue"), ("--resume", "a", "--", "true")),
         *(("--gpus", "a"), ("--gpus", "0,0"), ("--session", "a b"), ("--", "a\nb")),

@@ -64,7 +64,7 @@ def boxes(
         box.stop()
 
 
-def test_the_others_train_where_one_is_dead_one_has_no_gpu_and_one_is_slow(
+def test_setup_of_several_boxes_trains_on_the_good_ones_and_names_the_failed_ones(
     mirror_rig: Rig, shared_folder: Path, user: User, card: Card, request: pytest.FixtureRequest
 ) -> None:
     count = 8 if request.config.getoption("every") else 4
@@ -93,13 +93,13 @@ def test_the_others_train_where_one_is_dead_one_has_no_gpu_and_one_is_slow(
         box.stop()
 
 
-def test_status_of_several_named_boxes_is_as_without_a_host(boxes: SeveralBoxes) -> None:
+def test_status_of_several_named_boxes_shows_each_of_them(boxes: SeveralBoxes) -> None:
     found = boxes.run("status", "--host", "gpu-0", "--host", "gpu-1", "--json").must(0).json()
     assert [one["box"] for one in found["boxes"]] == ["gpu-0", "gpu-1"]
     assert boxes.run("status", "--hosts", "seeds").must(3).out.count("train-1") == 2
 
 
-def test_logs_and_commands_have_the_boxs_name_in_front(boxes: SeveralBoxes) -> None:
+def test_logs_and_exec_on_several_boxes_begin_each_line_with_the_box(boxes: SeveralBoxes) -> None:
     said = boxes.run("logs", "--host", "gpu-?").must(0).out
     assert sorted(line for line in said.splitlines() if "step 1" in line) == [
         f"{name} | step 1 of {box.run('hostname').strip()}" for name, box in boxes.boxes.items()
@@ -122,7 +122,7 @@ def test_logs_and_commands_have_the_boxs_name_in_front(boxes: SeveralBoxes) -> N
     assert boxes.run("exec", "--host", "gpu-?", "--", "sh", "-c", other).rc == 7
 
 
-def test_a_run_on_each_and_its_end(boxes: SeveralBoxes) -> None:
+def test_run_and_stop_for_several_boxes_act_on_each_of_them(boxes: SeveralBoxes) -> None:
     done = boxes.run(
         "run", "--host", "gpu-?", "--session", "sleep", "--", "echo up; sleep 600"
     ).must(0)
@@ -131,7 +131,7 @@ def test_a_run_on_each_and_its_end(boxes: SeveralBoxes) -> None:
     assert [one["stopped"] for one in stopped["boxes"]] == [["sleep-1"], ["sleep-1"]]
 
 
-def test_what_is_about_one_box_is_refused_for_several_before_anything_is_done(
+def test_options_about_one_box_and_unknown_groups_are_refused_for_several_boxes(
     boxes: SeveralBoxes,
 ) -> None:
     refused = boxes.run("setup", "--hosts", "seeds", "--name", "x").must(2)

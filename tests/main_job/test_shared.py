@@ -42,7 +42,7 @@ def await_that(there: Callable[[], object]) -> None:
         time.sleep(0.05)
 
 
-def test_every_later_command_goes_over_it(rented: Rented) -> None:
+def test_later_commands_use_the_open_connection_without_another_login(rented: Rented) -> None:
     user = rented.user
     assert isinstance(user, Settled)
     repository = user.repository()
@@ -90,7 +90,7 @@ def _masters(user: Settled) -> str:
     return "\n".join(line for line in found if str(user.home) in line)
 
 
-def test_a_profile_says_how_long(rented: Rented) -> None:
+def test_ssh_keep_open_in_the_profile_sets_how_long_a_connection_stays_open(rented: Rented) -> None:
     del rented.user.env["BOXSTRAP_KEEP_OPEN"]
     rented.user.repository(
         boxstrap__yaml="version: 1\ngpu: {require: false}\nssh: {keep_open: 0}\n"

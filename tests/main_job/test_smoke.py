@@ -61,7 +61,7 @@ def with_gpu(rent: Rent, tmp_path: Path) -> Rented:
     return show_gpu(rent("vast", used=True), tmp_path)
 
 
-def test_an_environment_without_torch_is_looked_at_by_nvml_alone(with_gpu: Rented) -> None:
+def test_the_smoke_test_of_setup_uses_nvml_alone_without_torch(with_gpu: Rented) -> None:
     with_gpu.user.repository(boxstrap__yaml=PROFILE, train__py=TRAIN)
     fresh = with_gpu.run("verify", "--json").must(0).json()["verdict"]
     assert [row for row in fresh["checks"] if row["check"] == "smoke"] == []
@@ -78,7 +78,9 @@ def test_an_environment_without_torch_is_looked_at_by_nvml_alone(with_gpu: Rente
     assert row["read"].startswith("NVML alone")
 
 
-def test_a_gpu_that_fails_under_load_is_6(with_gpu: Rented) -> None:
+def test_setup_gives_exit_6_for_a_gpu_that_fails_the_smoke_test_unless_that_is_set_to_warn(
+    with_gpu: Rented,
+) -> None:
     with_torch(with_gpu, SICK_TORCH)
     told = with_gpu.run("setup").must(6)
     assert "CUDA can't start on it" in told.err
@@ -93,7 +95,7 @@ def test_a_gpu_that_fails_under_load_is_6(with_gpu: Rented) -> None:
 
 
 @pytest.mark.faults
-def test_torch_without_cuda_is_refused_before_it_is_fetched(
+def test_setup_refuses_a_torch_without_cuda_before_it_is_fetched(
     with_gpu: Rented, faults: Faults
 ) -> None:
     if cpu_wheel() is None:
@@ -109,7 +111,9 @@ def test_torch_without_cuda_is_refused_before_it_is_fetched(
 
 
 @pytest.mark.faults
-def test_torch_without_cuda_is_refused_once_it_is_there(with_gpu: Rented, faults: Faults) -> None:
+def test_setup_refuses_an_installed_torch_without_cuda_unless_no_gpu_is_required(
+    with_gpu: Rented, faults: Faults
+) -> None:
     version = {"torch/version.py": "__version__ = '2.6.0'\ncuda: Optional[str] = None\n"}
     with_torch(with_gpu, {**SICK_TORCH, **version})
     with faults.attempt("torch without CUDA", at="once it is there") as attempt:
@@ -123,7 +127,7 @@ def test_torch_without_cuda_is_refused_once_it_is_there(with_gpu: Rented, faults
 
 
 @pytest.mark.faults
-def test_a_driver_too_old_is_said_before_anything_is_fetched(
+def test_setup_refuses_a_torch_that_needs_a_newer_driver_before_it_is_fetched(
     with_gpu: Rented, faults: Faults
 ) -> None:
     with_gpu.user.repository(boxstrap__yaml=PROFILE, requirements__txt="torch==2.9.0+cu130\n")

@@ -74,7 +74,7 @@ def user(rented: Rented) -> Settled:
     return rented.user
 
 
-def test_ssh_scp_and_rsync_go_by_name(user: Settled, rented: Rented) -> None:
+def test_ssh_scp_and_rsync_reach_a_box_by_its_name(user: Settled, rented: Rented) -> None:
     assert user.ssh("my-box", "echo $GREETING from $(pwd)").strip() == "hello from /root"
     (user.home / "here").write_text("there and back")
     for program in (["scp", "-q"], ["rsync", "-a"]):
@@ -86,7 +86,9 @@ def test_ssh_scp_and_rsync_go_by_name(user: Settled, rented: Rented) -> None:
     assert box["connected"]
 
 
-def test_what_remote_ssh_does(user: Settled, rented: Rented) -> None:
+def test_an_editors_remote_server_started_by_box_name_outlives_its_connection(
+    user: Settled, rented: Rented
+) -> None:
     """`ssh -T -D PORT alias bash`, script on stdin; the server outlives the connection."""
     proxy = free_port()
     command = ["ssh", "-v", "-T", "-D", str(proxy), "-o", "ConnectTimeout=15", "my-box", "bash"]
@@ -116,7 +118,7 @@ def test_what_remote_ssh_does(user: Settled, rented: Rented) -> None:
     rented.box.run(f"kill {pid}")
 
 
-def test_ssh_by_name_is_ssh_while_a_connection_of_ours_is_open(
+def test_ssh_by_box_name_forwards_agent_and_ports_while_boxstraps_connection_is_open(
     user: Settled, rented: Rented
 ) -> None:
     """Over a shared one `-A` forwarded no agent; `-L` and `-D` ended at once, their port stayed."""
@@ -152,7 +154,7 @@ def test_ssh_by_name_is_ssh_while_a_connection_of_ours_is_open(
             socket.create_connection(("127.0.0.1", port), timeout=5)
 
 
-def test_an_alias_of_ours_is_a_host_for_boxstrap_too(user: Settled, rented: Rented) -> None:
+def test_a_box_name_in_ssh_config_works_as_a_host_of_setup(user: Settled, rented: Rented) -> None:
     """With a user in front it resolves through our own entry, which must not be recorded."""
     rented.run("setup", host="root@my-box").must(0)
     (box,) = user.run("boxes", "--json").must(0).json()["boxes"]

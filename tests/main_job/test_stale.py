@@ -16,7 +16,7 @@ setup(name="own", version="1", py_modules=[], install_requires=open("deps.txt").
 COPY = "from setuptools import setup\nsetup(name='copied', version='1', py_modules=['copied'])\n"
 
 
-def test_a_dependency_that_setup_py_reads_and_a_copied_folder(rent: Rent) -> None:
+def test_setup_renews_the_environment_when_a_file_that_setup_py_reads_changes(rent: Rent) -> None:
     rented = rent("vast", used=True)
     repository = rented.user.repository(
         boxstrap__yaml=PROFILE,
@@ -41,7 +41,7 @@ def test_a_dependency_that_setup_py_reads_and_a_copied_folder(rent: Rent) -> Non
     assert "\n  7\n" in done.out or "7" in done.out.split(), done.out
 
 
-def test_another_python_version_of_the_repository_makes_another_environment(rent: Rent) -> None:
+def test_a_changed_python_version_file_makes_a_new_environment(rent: Rent) -> None:
     """It trained on with the Python from before: "python skip already right"."""
     rented = rent("vast", used=True)
     venv, has = "/workspace/homework/.venv", "3.11"

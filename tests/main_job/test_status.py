@@ -9,7 +9,7 @@ from tests.main_job.conftest import Rent
 pytestmark = pytest.mark.boxes
 
 
-def test_all_boxes_of_the_repository_are_shown(rent: Rent) -> None:
+def test_status_shows_all_boxes_of_the_repository_also_unreachable_ones(rent: Rent) -> None:
     good, bad = rent("vast", used=True), rent("vast", used=True)
     user = good.user
     user.repository()

@@ -112,7 +112,7 @@ def fleet(mirror_rig: Rig, shared_folder: Path, user: User) -> Iterator[Fleet]:
         box.stop()
 
 
-def test_a_sweep_goes_through_faults_of_its_boxes_and_of_this_machine(
+def test_each_cell_of_a_sweep_finishes_once_though_boxes_restart_or_are_cut_off(
     fleet: Fleet, request: pytest.FixtureRequest
 ) -> None:
     whole = request.config.getoption("every")
@@ -165,7 +165,7 @@ SEEN = "import optuna, sys; print(len(optuna.load_study(study_name='x', storage=
 optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend('/workspace/journal.log'))).trials))"
 
 
-def test_each_gpu_gets_a_worker_of_the_users_optimiser(
+def test_run_with_each_gpu_starts_one_worker_for_each_gpu(
     mirror_rig: Rig, shared_folder: Path, user: User, card: Card
 ) -> None:
     box = start_used(mirror_rig, "vast", shared_folder)
@@ -218,7 +218,7 @@ def settled() -> Iterator[Settled]:
     made.leave()
 
 
-def test_the_workers_of_two_boxes_share_a_study_over_tunnels(
+def test_workers_on_two_boxes_share_one_optuna_study_over_tunnels(
     mirror_rig: Rig,
     shared_folder: Path,
     card: Card,

@@ -69,7 +69,7 @@ def twin(tmp_path_factory: pytest.TempPathFactory) -> Twin:
     return Twin(user, repository, user.home / "work/homework")
 
 
-def test_what_stands_here_is_placed_and_what_was_made_there_stays(twin: Twin) -> None:
+def test_sync_places_the_local_files_and_keeps_files_made_on_the_box(twin: Twin) -> None:
     (twin.tree / "out").mkdir()
     (twin.tree / "out/model").write_text("made\n")
     (twin.tree / "result").write_text("made\n")
@@ -101,7 +101,7 @@ def test_what_stands_here_is_placed_and_what_was_made_there_stays(twin: Twin) ->
 
 
 @pytest.mark.parametrize("how", ["sync", "setup"])
-def test_a_file_that_was_removed_on_the_box_is_put_back(twin: Twin, how: str) -> None:
+def test_sync_and_setup_put_a_file_back_that_was_removed_on_the_box(twin: Twin, how: str) -> None:
     """But not where git there was told to remove it: that is work of somebody's."""
     (twin.tree / "keep.txt").unlink()
     (twin.tree / "a").unlink()
@@ -114,7 +114,7 @@ def test_a_file_that_was_removed_on_the_box_is_put_back(twin: Twin, how: str) ->
     assert "restored" not in twin.sync() + twin.user.run("setup", *TO_LOCAL).must(0).text
 
 
-def test_what_was_edited_on_the_box_stops_it_and_comes_home(twin: Twin) -> None:
+def test_sync_stops_at_a_conflicting_edit_on_the_box_and_back_brings_it_home(twin: Twin) -> None:
     twin.write("keep.txt", "here\n")
     (twin.tree / "keep.txt").write_text("on the box\n")
     (twin.tree / "new file").write_text("new\n")
@@ -153,7 +153,7 @@ def test_what_was_edited_on_the_box_stops_it_and_comes_home(twin: Twin) -> None:
     assert twin.read("keep.txt") == "here\n"
 
 
-def test_what_was_edited_on_the_box_is_named_by_all_that_leave_it_so(twin: Twin) -> None:
+def test_sync_plan_setup_and_run_name_a_file_that_was_edited_on_the_box(twin: Twin) -> None:
     """And by the record of a run that began with it."""
     run, page = twin.user.run, twin.user.home / "page.html"
     said = "edited on the box: keep.txt. To see and take it: boxstrap sync --back --host local"
@@ -175,7 +175,7 @@ def test_what_was_edited_on_the_box_is_named_by_all_that_leave_it_so(twin: Twin)
     assert "edited" not in twin.sync() + run("plan", *TO_LOCAL).must(0).text
 
 
-def test_commits_made_on_the_box_stop_it_and_come_home(twin: Twin) -> None:
+def test_sync_back_brings_commits_made_on_the_box_home_as_refs(twin: Twin) -> None:
     there = ("git", "-C", str(twin.tree), "-c", "user.name=Box", "-c", "user.email=b@example.org")
     subprocess.run([*there, "checkout", "-q", "-b", "try/one"], check=True)
     (twin.tree / "train.py").write_text("print('committed there')\n")
@@ -199,7 +199,7 @@ def test_commits_made_on_the_box_stop_it_and_come_home(twin: Twin) -> None:
     twin.sync()
 
 
-def test_beside_a_live_run_it_stops_and_names_it(twin: Twin) -> None:
+def test_sync_is_refused_while_a_run_is_alive_and_names_it(twin: Twin) -> None:
     key = next(path.name for path in twin.box_home.glob("steps/homework-*") if path.is_dir())
     run = twin.box_home / "runs" / key / "train-7"
     run.mkdir(parents=True)
@@ -219,7 +219,7 @@ def test_beside_a_live_run_it_stops_and_names_it(twin: Twin) -> None:
     assert twin.read("train.py") == "print('beside a run')\n"
 
 
-def test_it_says_that_it_waits_for_a_setup(twin: Twin) -> None:
+def test_sync_says_that_it_waits_for_a_setup_of_the_box(twin: Twin) -> None:
     twin.write("train.py", "print('after a setup')\n")
     with (twin.box_home / "lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -229,7 +229,9 @@ def test_it_says_that_it_waits_for_a_setup(twin: Twin) -> None:
     assert "1 updated" in going.end().must(0).out
 
 
-def test_a_watch_delivers_whatever_ends_its_command(twin: Twin, faults: Faults) -> None:
+def test_a_watch_of_sync_delivers_the_next_save_after_its_command_on_the_box_was_killed(
+    twin: Twin, faults: Faults
+) -> None:
     """The command on the box is killed, or ends by itself where TMOUT is exported."""
     watch = twin.user.begin("sync", "--watch", *TO_LOCAL, TMOUT="1")
     try:
@@ -251,7 +253,9 @@ def test_a_watch_delivers_whatever_ends_its_command(twin: Twin, faults: Faults) 
         watch.end()
 
 
-def test_a_watch_says_at_each_save_that_it_was_not_taken(twin: Twin, faults: Faults) -> None:
+def test_a_watch_says_at_each_save_that_an_edit_on_the_box_blocks_sync(
+    twin: Twin, faults: Faults
+) -> None:
     watch = twin.user.begin("sync", "--watch", *TO_LOCAL)
     key = next(path.name for path in twin.box_home.glob("steps/homework-*") if path.is_dir())
     placed = twin.box_home / "steps" / key / "placed"
@@ -291,7 +295,7 @@ def test_a_watch_names_files_that_were_edited_on_the_box_once(twin: Twin) -> Non
         watch.end()
 
 
-def test_a_watch_lives_on_beside_a_name_that_is_not_utf_8(twin: Twin, faults: Faults) -> None:
+def test_a_watch_of_sync_goes_on_after_a_name_that_is_not_utf_8(twin: Twin, faults: Faults) -> None:
     watch = twin.user.begin("sync", "--watch", *TO_LOCAL)
     root = twin.repository.root
     (root / "out").mkdir(exist_ok=True)
@@ -328,7 +332,7 @@ def await_text(path: Path, text: str, watch: Running) -> None:
 
 
 @pytest.mark.parametrize("kind", ["clone", "worktree"])
-def test_who_shares_a_folder_on_the_box_is_told_and_a_clone_can_have_its_own(
+def test_sync_warns_when_another_clone_or_worktree_uses_the_same_folder_on_the_box(
     twin: Twin, kind: str
 ) -> None:
     user, first = twin.user, twin.repository.root
@@ -356,7 +360,7 @@ def test_who_shares_a_folder_on_the_box_is_told_and_a_clone_can_have_its_own(
     assert "is a clone" not in twin.sync()
 
 
-def test_a_box_without_this_tree_says_so(twin: Twin) -> None:
+def test_sync_says_that_a_repository_is_not_set_up_on_this_box(twin: Twin) -> None:
     other = twin.user.home / "other"
     twin.repository.git("clone", "-q", str(twin.repository.root), str(other))
     twin.repository.git("-C", str(other), "checkout", "-q", "--orphan", "alone")
@@ -371,7 +375,7 @@ def test_a_box_without_this_tree_says_so(twin: Twin) -> None:
     assert "not set up on this box" in refused.err
 
 
-def test_a_record_that_lies_about_the_box_is_found_out(twin: Twin) -> None:
+def test_sync_sends_again_when_the_box_lost_a_commit_that_the_record_claims(twin: Twin) -> None:
     """The box lacks what its record claims: it reports so, and gets another pack."""
     twin.write("train.py", "print('never sent')\n")
     twin.sync()
@@ -403,7 +407,7 @@ def arrives(path: Path, text: str) -> None:
     wait_until(lambda: path.is_file() and path.read_text() == text, lambda: f"not {text!r}: {path}")
 
 
-def test_each_save_is_sent_until_ctrl_c(twin: Twin, watch: Running) -> None:
+def test_sync_watch_sends_each_save_until_ctrl_c(twin: Twin, watch: Running) -> None:
     twin.write("train.py", "print('saved')\n")
     arrives(twin.tree / "train.py", "print('saved')\n")
     # As editors save: to a temporary file, which is then renamed.
@@ -425,7 +429,7 @@ def test_each_save_is_sent_until_ctrl_c(twin: Twin, watch: Running) -> None:
     assert "1 new (deep/er/new.py)" in ended.out
 
 
-def test_what_git_ignores_is_not_sent(twin: Twin, watch: Running) -> None:
+def test_sync_watch_does_not_send_what_git_ignores(twin: Twin, watch: Running) -> None:
     for number in range(20):
         twin.write(f"out/{number}.bin", "x")
         twin.write("noise.log", str(number))
@@ -438,7 +442,7 @@ def test_what_git_ignores_is_not_sent(twin: Twin, watch: Running) -> None:
     assert not (twin.tree / "noise.log").exists()
 
 
-def test_a_folder_that_git_ignores_is_pushed_to_its_place(twin: Twin) -> None:
+def test_push_sends_an_ignored_folder_and_replaces_files_only_with_replace(twin: Twin) -> None:
     data = twin.repository.root / "out/data"
     data.mkdir(parents=True)
     (data / "a\x1b[31m").write_text("1")

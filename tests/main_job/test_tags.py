@@ -12,7 +12,7 @@ PROFILE = "version: 1\ngpu: {require: false}\npython: {requirements: []}\n"
 WAYS = (("describe", "--tags", "--long", "--dirty"), ("describe", "--match=v1*"))
 
 
-def test_git_describes_the_commit_as_here(rent: Rent) -> None:
+def test_git_describe_on_the_box_gives_the_same_version_as_here(rent: Rent) -> None:
     rented = rent("vast", used=True)
     repository = rented.user.repository(boxstrap__yaml=PROFILE)
     repository.git("tag", "-a", "v1.2.2", "-m", "One")

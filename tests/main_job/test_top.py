@@ -27,7 +27,7 @@ def looks(told: str) -> Iterator[dict[str, Any]]:
         yield json.loads(line)
 
 
-def test_a_box_is_looked_at_over_one_login(rent: Rent, tmp_path: Path) -> None:
+def test_top_samples_a_box_over_one_login_and_shows_its_gpu(rent: Rent, tmp_path: Path) -> None:
     rented = show_gpu(rent("vast"), tmp_path)
     rented.user.repository(boxstrap__yaml=PROFILE, train__py=TRAIN)
     missing = rented.run("top", "--looks", "1").must(5)
@@ -73,7 +73,7 @@ def test_a_box_is_looked_at_over_one_login(rent: Rent, tmp_path: Path) -> None:
     assert "nothing to do" in rented.run("setup").must(0).out
 
 
-def test_two_boxes_at_once_and_one_that_drops_comes_back(
+def test_top_of_two_boxes_shows_one_that_drops_as_lost_and_live_again(
     rent: Rent,
     with_gpu: Rented,  # noqa: F811
 ) -> None:
@@ -108,7 +108,7 @@ def test_two_boxes_at_once_and_one_that_drops_comes_back(
     assert "lost" in dropped
 
 
-def test_a_box_out_of_reach_is_shown_beside_the_others(with_gpu: Rented) -> None:  # noqa: F811
+def test_top_shows_a_box_out_of_reach_as_lost_beside_the_others(with_gpu: Rented) -> None:  # noqa: F811
     with_gpu.run("verify").must(0)
     told = with_gpu.run("top", "--looks", "1", "--host", "root@127.0.0.1:1").must(0)
     assert "A100" in told.out
@@ -116,7 +116,7 @@ def test_a_box_out_of_reach_is_shown_beside_the_others(with_gpu: Rented) -> None
     with_gpu.user.run("top", "--host", "root@127.0.0.1:1").must(3)
 
 
-def test_where_no_gpu_is_required_nothing_is_said_of_nvml(rent: Rent) -> None:
+def test_top_says_nothing_of_nvml_when_the_profile_requires_no_gpu(rent: Rent) -> None:
     rented = rent("vast", used=True)
     rented.user.repository()
     rented.run("setup").must(0)

@@ -71,7 +71,7 @@ def line_of_the_docs(start: str, program: str) -> str:
     return " ".join(line[1].split()).replace("train.py", program)
 
 
-def test_a_worker_that_is_killed_ends_torchrun_on_all_nodes(with_torch: Fleet) -> None:
+def test_a_killed_torchrun_worker_ends_the_training_on_all_nodes(with_torch: Fleet) -> None:
     fleet = Fleet(with_torch.user, with_torch.boxes[:2])
     long = "torchrun --no-python sh -c 'echo up; exec sleep 600'"
     fleet.run("run", "--set", "train.nodes=2", "--overwrite-results", "--", long).must(0)
@@ -82,7 +82,9 @@ def test_a_worker_that_is_killed_ends_torchrun_on_all_nodes(with_torch: Fleet) -
 
 
 @pytest.mark.parametrize("count", [2, 4])
-def test_it_computes_what_one_process_does_step_by_step(with_torch: Fleet, count: int) -> None:
+def test_ddp_on_nodes_computes_the_same_losses_as_one_process(
+    with_torch: Fleet, count: int
+) -> None:
     alone = Fleet(with_torch.user, with_torch.boxes[:1])
     alone.boxes[0].run("run", "--overwrite-results").must(0)
     alone.await_end(0, within=60)
@@ -104,7 +106,7 @@ def test_it_computes_what_one_process_does_step_by_step(with_torch: Fleet, count
     assert apart < TOLERANCE
 
 
-def test_accelerate_trains_on_both_by_the_line_of_the_docs(with_torch: Fleet) -> None:
+def test_accelerate_trains_on_two_nodes_by_the_command_of_the_docs(with_torch: Fleet) -> None:
     fleet = Fleet(with_torch.user, with_torch.boxes[:2])
     command = line_of_the_docs("accelerate launch --multi_gpu", "ddp.py")
     fleet.run("run", "--set", "train.nodes=2", "--overwrite-results", "--", command).must(0)
@@ -114,7 +116,7 @@ def test_accelerate_trains_on_both_by_the_line_of_the_docs(with_torch: Fleet) ->
         assert f"rank {rank} of 2: the all-reduce is right" in log
 
 
-def test_deepspeed_trains_on_both_by_the_line_of_the_docs(with_torch: Fleet) -> None:
+def test_deepspeed_trains_on_two_nodes_by_the_command_of_the_docs(with_torch: Fleet) -> None:
     fleet = Fleet(with_torch.user, with_torch.boxes[:2])
     command = line_of_the_docs("accelerate launch --use_deepspeed", "zero.py")
     fleet.run("run", "--set", "train.nodes=2", "--overwrite-results", "--", command).must(0)
@@ -135,7 +137,7 @@ def await_line(fleet: Fleet, words: str) -> None:
         time.sleep(1)
 
 
-def test_an_elastic_training_goes_on_without_a_node_that_is_lost(with_torch: Fleet) -> None:
+def test_an_elastic_training_goes_on_when_a_node_is_lost(with_torch: Fleet) -> None:
     fleet = Fleet(with_torch.user, with_torch.boxes[:2])
     command = line_of_the_docs("torchrun --nnodes 2:4", "elastic.py").replace("2:4", "1:2")
     fleet.run("run", "--set", "train.nodes=2", "--overwrite-results", "--", command).must(0)

@@ -24,7 +24,7 @@ UPSTREAM = "https://example.org/them/homework.git"
 
 
 @pytest.mark.boxes
-def test_folders_beside_the_tree_are_never_deleted(rent: Rent, faults: Faults) -> None:
+def test_setup_never_deletes_a_users_folder_beside_its_tree(rent: Rent, faults: Faults) -> None:
     rented = rent("vast", used=True)
     repository = rented.user.repository("ml")
     rented.as_user("mkdir -p /workspace/ml.tmp.backup && echo mine >/workspace/ml.tmp.backup/model")
@@ -60,7 +60,7 @@ def told(clone: UserRepository) -> str:
     )
 
 
-def test_a_clone_of_ones_own_is_refused_and_left_as_it_is(
+def test_setup_refuses_a_users_own_clone_in_the_trees_place_and_changes_nothing(
     user: User, cloned: UserRepository, faults: Faults
 ) -> None:
     before = told(cloned), cloned.head, cloned.git("status", "--porcelain", "--ignored")
@@ -77,7 +77,9 @@ def test_a_clone_of_ones_own_is_refused_and_left_as_it_is(
     assert (told(cloned), cloned.head) == before[:2]
 
 
-def test_an_adopted_clone_keeps_remotes_and_branches(user: User, cloned: UserRepository) -> None:
+def test_setup_with_adopt_keeps_remotes_and_branches_of_the_users_clone(
+    user: User, cloned: UserRepository
+) -> None:
     source = _of(cloned, user.place)
     source.git("remote", "add", "origin", URL)
     before = told(cloned)
@@ -89,7 +91,7 @@ def test_an_adopted_clone_keeps_remotes_and_branches(user: User, cloned: UserRep
     assert (told(cloned), cloned.head) == (before, commit)
 
 
-def test_an_adopted_clone_keeps_its_own_edits_and_commits(
+def test_setup_with_adopt_is_refused_where_the_clone_has_edits_or_commits_of_its_own(
     user: User, cloned: UserRepository
 ) -> None:
     source = _of(cloned, user.place)
@@ -103,7 +105,7 @@ def test_an_adopted_clone_keeps_its_own_edits_and_commits(
     assert cloned.head == own
 
 
-def test_a_remote_that_is_gone_here_stays_there(user: User) -> None:
+def test_a_git_remote_removed_here_stays_in_the_tree_on_the_box(user: User) -> None:
     repository = user.repository(boxstrap__yaml=PROFILE)
     repository.git("remote", "add", "origin", URL)
     user.run("setup", "--host", "local").must(0)
@@ -113,7 +115,7 @@ def test_a_remote_that_is_gone_here_stays_there(user: User) -> None:
     assert _of(repository, user.home / "work/homework").git("remote", "get-url", "origin") == URL
 
 
-def test_a_folder_that_is_no_repository_is_refused(user: User) -> None:
+def test_setup_refuses_a_folder_in_the_trees_place_that_is_no_repository(user: User) -> None:
     user.repository(boxstrap__yaml=PROFILE)
     mine = user.home / "work/homework/thesis.tex"
     mine.parent.mkdir(parents=True)
@@ -130,7 +132,7 @@ def _of(like: UserRepository, root: Path) -> UserRepository:
     return other
 
 
-def test_nothing_of_the_templates_deletes_by_a_glob_outside_our_own_folder() -> None:
+def test_no_rm_with_a_glob_in_the_templates_is_outside_boxstraps_folders() -> None:
     """Every `rm` with a `*` names a path in one of boxstrap's folders."""
     shipped = Path(__file__).resolve().parents[2] / "templates"
     found = subprocess.run(

@@ -50,7 +50,7 @@ def until(rented: Rented, command: str, said: str) -> None:
     wait_until(lambda: found() == said, found, pause=0.2)
 
 
-def test_jupyter_is_started_found_again_and_ended(rent: Rent) -> None:
+def test_tunnel_starts_jupyter_finds_it_again_after_a_lost_link_and_stops_it(rent: Rent) -> None:
     rented = rent("vast", used=True)
     rented.user.repository()
     rented.run("setup", "--name", "My.Box-1").must(0)
@@ -98,7 +98,7 @@ def test_jupyter_is_started_found_again_and_ended(rent: Rent) -> None:
     assert rented.run("tunnel", "--stop").must(0).out == nothing
 
 
-def test_a_port_in_use_moves_no_other_one(user: User) -> None:
+def test_tunnel_gives_only_the_port_that_is_in_use_here_another_number(user: User) -> None:
     user.repository()
     with socket.create_server(("127.0.0.1", 0)) as busy:
         first = busy.getsockname()[1]
@@ -114,7 +114,7 @@ def test_a_port_in_use_moves_no_other_one(user: User) -> None:
         assert found[str(first)] not in {first, first + 1, first + 2}
 
 
-def test_what_a_tunnel_needs_is_said_first(user: User) -> None:
+def test_tunnel_refuses_a_missing_or_malformed_port_before_it_connects(user: User) -> None:
     user.repository()
     assert "which port" in user.run("tunnel", "--host", "local").must(2).err
     for wrong in ("80800", "0.0.0.0:80:localhost:80", "x"):

@@ -47,7 +47,9 @@ def account() -> Iterator[SimulatedAccount]:
         yield made
 
 
-def test_a_box_is_rented_set_up_and_used_again(rent: Rent, account: SimulatedAccount) -> None:
+def test_up_rents_a_box_within_max_price_and_uses_it_again_the_next_time(
+    rent: Rent, account: SimulatedAccount
+) -> None:
     rented = rent("vast", used=True)
     user, box = rented.user, rented.box
     account.address = (box.address, box.port, box.user)
@@ -111,7 +113,7 @@ def test_a_box_is_rented_set_up_and_used_again(rent: Rent, account: SimulatedAcc
     assert [each["name"] for each in known] == ["vast-9001"]
 
 
-def test_several_are_rented_within_one_limit_and_given_back_together(
+def test_up_with_count_rents_boxes_that_share_one_limit_and_down_gives_all_back(
     rent: Rent, account: SimulatedAccount
 ) -> None:
     boxes = [rent("vast", used=True).box for _ in range(2)]
@@ -150,7 +152,7 @@ for step in range(1, 4):
 TEN = "command: python train.py ${{args}}\nparameters:\n  lr: [0.1, 0.2]\n  seed: [{}]\n"
 
 
-def test_the_ten_experiments_of_the_documents_from_renting_to_one_page_with_its_cost(
+def test_the_commands_of_the_sweeps_page_rent_run_report_costs_and_give_all_boxes_back(
     rent: Rent, card: Card, account: SimulatedAccount, request: pytest.FixtureRequest
 ) -> None:
     """Types the lines of docs/sweeps.md as they stand there, but for two boxes and four cells."""
@@ -214,7 +216,7 @@ def account_half_made(
         yield account
 
 
-def test_at_google_cloud_a_box_is_rented_holds_its_lease_and_is_given_back(rent: Rent) -> None:
+def test_up_at_google_cloud_rents_a_box_that_holds_its_lease_and_down_ends_it(rent: Rent) -> None:
     rented = rent("gcp", used=True)
     user, box = rented.user, rented.box
     # The first is half made: there is no room, said after a 200.
@@ -252,7 +254,7 @@ def test_at_google_cloud_a_box_is_rented_holds_its_lease_and_is_given_back(rent:
     assert (user.place / "boxstrap-results").is_dir()
 
 
-def test_at_azure_a_box_is_rented_stopped_by_azure_and_given_back_with_its_group(
+def test_up_at_azure_rents_a_box_that_azure_stops_and_down_deletes_with_its_group(
     rent: Rent,
 ) -> None:
     rented = rent("azure", used=True)
@@ -297,7 +299,7 @@ def test_at_azure_a_box_is_rented_stopped_by_azure_and_given_back_with_its_group
     assert (user.place / "boxstrap-results").is_dir()
 
 
-def test_nodes_are_rented_into_one_network_and_begin_once_all_are_there(rent: Rent) -> None:
+def test_up_with_one_network_rents_nodes_that_begin_only_once_all_are_set_up(rent: Rent) -> None:
     boxes = [rent("ec2", used=True).box for _ in range(2)]
     user = rent("ec2", used=True).user
     reduce = Path(__file__).with_name("reduce.py").read_text()
@@ -332,7 +334,7 @@ def test_nodes_are_rented_into_one_network_and_begin_once_all_are_there(rent: Re
         assert sorted(account.destroyed) == ["9001", "9002"]
 
 
-def test_a_cluster_is_rented_trained_on_and_given_back_as_one(rent: Rent) -> None:
+def test_up_with_one_network_at_runpod_rents_a_cluster_and_down_gives_it_back(rent: Rent) -> None:
     boxes = [rent("runpod", used=True).box for _ in range(2)]
     for rank, box in enumerate(boxes):
         # What RunPod sets in the pods of a cluster, and in no other.
@@ -378,7 +380,7 @@ def _rentals(user: User) -> list[str]:
     return [file.read_text() for file in user.state.glob("rentals/boxstrap-*.json")]
 
 
-def test_a_volume_that_is_not_mounted_is_said_before_anything_is_built(
+def test_up_is_refused_before_anything_is_built_when_the_rented_volume_is_not_mounted(
     rent: Rent, account: SimulatedAccount
 ) -> None:
     rented = rent("vast", used=True)

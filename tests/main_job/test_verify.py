@@ -23,7 +23,7 @@ def outcomes(done: Completed) -> dict[str, str]:
     return {row["check"]: row["outcome"] for row in done.json()["verdict"]["checks"]}
 
 
-def test_a_healthy_card_is_kept_and_the_same_box_with_a_sick_one_is_not(
+def test_verify_keeps_a_box_with_a_healthy_gpu_and_returns_it_with_a_sick_one(
     rent: Rent, card: Card
 ) -> None:
     rented = rent("vast", used=True)
@@ -52,7 +52,7 @@ def test_a_healthy_card_is_kept_and_the_same_box_with_a_sick_one_is_not(
     assert rented.box.read(f"{rented.folder}/gpu.driver") == f"{said['driver']}\n"
 
 
-def test_what_a_container_grants_is_what_counts(rent: Rent) -> None:
+def test_verify_judges_shared_memory_disk_and_cpus_by_what_the_container_grants(rent: Rent) -> None:
     rented = rent("smallshm", disk="3G")
     sshd = rented.box.run("pgrep -ox sshd").strip()
     rented.box.run(f"taskset -pc 0 {sshd}")
@@ -70,7 +70,7 @@ def test_what_a_container_grants_is_what_counts(rent: Rent) -> None:
     assert (outcomes(short)["shm"], outcomes(short)["disk"]) == ("ignored", "ignored")
 
 
-def test_a_git_host_is_asked_where_the_box_is_to_clone_from_it(rent: Rent) -> None:
+def test_verify_asks_the_git_host_when_the_box_is_to_clone_from_it(rent: Rent) -> None:
     rented = rent("vast", used=True)
     clone = ("--set", "gpu.require=false", "--set", "git.access=url")
     here = f"ssh://root@{rented.box.address}/root/homework.git"

@@ -30,7 +30,7 @@ LONG = "import time\nprint('step 1', flush=True)\ntime.sleep(600)\n"
 TOLD = 'tell: echo "$BOXSTRAP_MESSAGE|$BOXSTRAP_STATE|$BOXSTRAP_EXIT" >>~/told\nbad: exit 3\n'
 
 
-def test_a_run_that_fails_is_10_with_its_reason_and_the_persons_commands_are_run(
+def test_wait_for_a_run_that_fails_gives_exit_10_with_its_reason_and_runs_notify_commands(
     user: User,
 ) -> None:
     notify = user.home / ".config/boxstrap/notify.yaml"
@@ -79,7 +79,7 @@ print("step 2 loss 0.25", flush=True)
 """
 
 
-def test_what_a_run_ended_with_is_told_as_it_is_then(user: User) -> None:
+def test_wait_and_stop_tell_the_last_metric_and_exit_code_of_the_run_at_its_end(user: User) -> None:
     user.repository(boxstrap__yaml=LOCAL.replace("secrets: [TOKEN]\n", ""), train__py=GOES_ON)
     to_local = ("--host", "local", "--json")
     user.run("setup", *to_local).must(0)
@@ -104,7 +104,7 @@ def test_what_a_run_ended_with_is_told_as_it_is_then(user: User) -> None:
 
 
 @pytest.mark.boxes
-def test_a_lost_link_is_outlived_and_nothing_of_ours_stays_on_the_box(rent: Rent) -> None:
+def test_wait_outlives_a_lost_link_and_leaves_no_process_on_the_box(rent: Rent) -> None:
     rented = rent("vast", used=True)
     rented.user.repository(boxstrap__yaml=PROFILE, train__py=LONG)
     rented.run("setup").must(0)
@@ -142,7 +142,7 @@ for file in ("loss", "end"):
 """
 
 
-def test_wait_tells_of_a_run_and_leaves_the_rest_to_the_box(user: User) -> None:
+def test_wait_with_detach_hands_the_telling_of_a_runs_end_to_the_box(user: User) -> None:
     with web_receiver() as web:
         notify = user.home / ".config/boxstrap/notify.yaml"
         notify.parent.mkdir(parents=True)
@@ -192,7 +192,7 @@ def test_wait_tells_of_a_run_and_leaves_the_rest_to_the_box(user: User) -> None:
         user.run("stop", "--host", "local").must(0)
 
 
-def test_a_profiles_secret_is_told_of_a_run_that_ends_at_once(user: User) -> None:
+def test_a_notify_address_in_a_secret_is_told_of_a_run_that_ends_at_once(user: User) -> None:
     user.repository(boxstrap__yaml="version: 1\n", train__py="raise SystemExit(3)\n")
     profile = user.home / "elsewhere.yaml"
     text = LOCAL.replace("TOKEN", "NOTIFY_URL") + "notify: [end]\n"

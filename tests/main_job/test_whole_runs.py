@@ -35,7 +35,7 @@ def alive(rented: Rented) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", ["vast", "nosudo"])
-def test_stop_ends_what_went_into_sessions_of_its_own(
+def test_stop_ends_processes_of_a_run_that_went_into_sessions_of_their_own(
     rent: Rent, kind: str, faults: Faults
 ) -> None:
     with faults.attempt("processes of a run in sessions of their own", kind):
@@ -54,7 +54,7 @@ def test_stop_ends_what_went_into_sessions_of_its_own(
         assert (run["rc"], run["ended"]) == (143, "stop")
 
 
-def test_restart_ends_the_whole_of_the_earlier_run(rent: Rent) -> None:
+def test_setup_restart_ends_every_process_of_the_earlier_run(rent: Rent) -> None:
     rented = rent("vast", used=True)
     repository = rented.user.repository(boxstrap__yaml=PROFILE, train__py=SCATTERED)
     rented.run("setup").must(0)
@@ -67,7 +67,7 @@ def test_restart_ends_the_whole_of_the_earlier_run(rent: Rent) -> None:
     }
 
 
-def test_a_run_has_a_cgroup_where_one_may_be_made(rent: Rent) -> None:
+def test_a_run_has_a_cgroup_on_a_box_that_allows_one_and_stop_ends_all_in_it(rent: Rent) -> None:
     rented = rent("vast", used=True)
     rented.box.run("mkdir /cgroups && mount -t cgroup2 none /cgroups")
     # Without mark, parent or session: only its cgroup shows which run it belongs to.
@@ -82,7 +82,7 @@ def test_a_run_has_a_cgroup_where_one_may_be_made(rent: Rent) -> None:
     assert not rented.box.exists(group)
 
 
-def test_a_process_that_cannot_be_ended_is_named(rent: Rent) -> None:
+def test_stop_names_a_process_of_a_run_that_it_could_not_end(rent: Rent) -> None:
     rented = rent("lambda")
     root = "['sudo', '-n', 'setsid', 'sh', '-c', 'trap : TERM HUP; while :; do sleep 700.2; done']"
     train = f"import subprocess, time\nsubprocess.Popen({root})\nprint('step 1', flush=True)\n"
@@ -99,7 +99,7 @@ def test_a_process_that_cannot_be_ended_is_named(rent: Rent) -> None:
     assert "nothing was running" in rented.run("stop").must(0).out
 
 
-def test_what_a_run_leaves_alive_is_said_and_can_be_stopped(rent: Rent) -> None:
+def test_status_tells_of_processes_that_a_finished_run_left_and_stop_ends_them(rent: Rent) -> None:
     rented = rent("vast", used=True)
     begin = "subprocess.Popen(['sleep', '700.2'], start_new_session=True)"
     train = f"import subprocess\n{begin}\nprint('step 1')\n"

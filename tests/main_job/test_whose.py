@@ -56,7 +56,7 @@ def living(rented: Rented) -> list[str]:
     return sorted(run["repository"] for run in runs if run["state"] == "running")
 
 
-def test_without_a_name_a_log_is_ones_own(two: Two) -> None:
+def test_logs_without_a_name_shows_the_run_of_ones_own_repository(two: Two) -> None:
     for own, name in ((two.mine, "mine"), (two.theirs, "theirs")):
         shown = two.standing_in(own).run("logs").must(0)
         assert shown.out == f"{name} begins\n"
@@ -66,7 +66,7 @@ def test_without_a_name_a_log_is_ones_own(two: Two) -> None:
     assert two.standing_in(two.mine).run("logs", "--all").must(0).out == "theirs begins\n"
 
 
-def test_a_command_does_not_enter_the_tree_of_another_repository(two: Two) -> None:
+def test_exec_does_not_enter_the_tree_of_another_repository_on_the_box(two: Two) -> None:
     new = two.rented.user.repository("new")
     refused = two.standing_in(new).run("exec", "--", "touch", "was-here").must(2)
     assert "new was not set up on this box; of others it has mine, theirs" in refused.err
@@ -74,7 +74,7 @@ def test_a_command_does_not_enter_the_tree_of_another_repository(two: Two) -> No
     assert two.rented.run("pull", "--all").must(0).out == "no run has begun here\n"
 
 
-def test_down_names_whose_work_lies_there_before_it_does_anything(two: Two) -> None:
+def test_down_names_whose_work_would_be_lost_before_it_stops_a_run(two: Two) -> None:
     refused = two.standing_in(two.theirs).run("down").must(9)
     said, _, unsafe = refused.err.partition("this would be lost with it:")
     assert "mine (train-1 running)" in said
@@ -83,7 +83,7 @@ def test_down_names_whose_work_lies_there_before_it_does_anything(two: Two) -> N
     assert living(two.rented) == ["mine", "theirs"]
 
 
-def test_stop_ends_ones_own_run_alone_and_says_whose(two: Two) -> None:
+def test_stop_ends_the_run_of_ones_own_repository_alone_and_says_whose(two: Two) -> None:
     stopped = two.standing_in(two.mine).run("stop").must(0)
     assert "stopped: train-1 of mine" in stopped.out
     assert living(two.rented) == ["theirs"]
@@ -95,7 +95,7 @@ def test_stop_ends_ones_own_run_alone_and_says_whose(two: Two) -> None:
     assert living(two.rented) == ["theirs"]
 
 
-def test_stop_all_ends_the_others_too(two: Two) -> None:
+def test_stop_all_ends_runs_of_other_repositories_too(two: Two) -> None:
     rented = two.standing_in(two.mine)
     stopped = rented.run("stop", "--all", "--json").must(0).json()
     ended = [(run["repository"], run["name"], run["rc"]) for run in stopped["runs"]]
@@ -104,7 +104,7 @@ def test_stop_all_ends_the_others_too(two: Two) -> None:
     assert rented.trainings() == 0
 
 
-def test_a_log_that_is_followed_ends_as_the_run_does(two: Two) -> None:
+def test_logs_follow_ends_with_10_when_the_run_failed_and_0_when_it_was_stopped(two: Two) -> None:
     rented = two.standing_in(two.mine)
     two.mine.commit({"train.py": FAILS})
     rented.run("setup").must(0)
@@ -130,7 +130,7 @@ def test_a_log_that_is_followed_ends_as_the_run_does(two: Two) -> None:
     assert "train-1 was stopped after" in stopped.err.splitlines()[-1]
 
 
-def test_what_is_recommended_means_the_repository_that_was_named(user: User) -> None:
+def test_commands_that_setup_recommends_work_from_another_repositorys_folder(user: User) -> None:
     """The user is in another repository's folder, as in the demo."""
     named = user.repository("named").root
     user.repository("stood-in", train__py="print('another')\n")

@@ -33,7 +33,9 @@ def rented(rent: Rent) -> Rented:
 
 
 @pytest.mark.boxes
-def test_changes_travel_and_committing_them_is_the_same_work(rented: Rented) -> None:
+def test_setup_sends_uncommitted_changes_and_once_committed_trains_not_again(
+    rented: Rented,
+) -> None:
     place = rented.user.place
     (place / "train.py").write_text("print('step 7')\n")
     (place / "new.py").write_text("print('untracked')\n")
@@ -68,7 +70,7 @@ def test_changes_travel_and_committing_them_is_the_same_work(rented: Rented) -> 
 
 
 @pytest.mark.boxes
-def test_a_run_beside_a_live_one_sends_its_files_once(rented: Rented) -> None:
+def test_a_run_beside_a_live_one_trains_the_changed_files(rented: Rented) -> None:
     train = rented.user.place / "train.py"
     train.write_text("import time\nprint('one', flush=True)\ntime.sleep(600)\n")
     rented.run("setup").must(0)
@@ -81,7 +83,7 @@ def test_a_run_beside_a_live_one_sends_its_files_once(rented: Rented) -> None:
     assert rented.trainings() == 1
 
 
-def test_one_state_after_another_is_placed_as_it_stands(
+def test_setup_places_each_state_of_the_local_files_byte_for_byte(
     user: User,
     request: pytest.FixtureRequest,
     seeded: random.Random,

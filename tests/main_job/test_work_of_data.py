@@ -67,7 +67,7 @@ class Here:
         file.write_text(text)
 
 
-def test_other_data_is_other_work_and_what_was_made_of_it_is_made_again(user: User) -> None:
+def test_changed_data_prepares_and_trains_again_and_the_earlier_data_does_not(user: User) -> None:
     here = Here(user, DATA + PREPARE + TRAINS)
     here.write("a.txt", "one")
     assert "step 1 of one" in here.setup().out
@@ -104,7 +104,7 @@ def test_other_data_is_other_work_and_what_was_made_of_it_is_made_again(user: Us
     user.run("stop", *TO_LOCAL, "--all").must(0)
 
 
-def test_data_that_is_corrected_after_a_failure_is_trained_on(user: User) -> None:
+def test_setup_trains_again_when_data_was_corrected_after_a_failed_run(user: User) -> None:
     here = Here(user, DATA + "train: {command: cat data/sets/b.txt}\n")
     here.write("a.txt", "one")
     here.setup(rc=10)
@@ -115,7 +115,7 @@ def test_data_that_is_corrected_after_a_failure_is_trained_on(user: User) -> Non
     assert here.runs() == 2
 
 
-def test_data_that_is_named_after_a_failure_is_trained_on(user: User) -> None:
+def test_setup_trains_again_when_the_profile_names_data_after_a_failed_run(user: User) -> None:
     command = "train: {command: 'cat data/sets/a.txt || exit 3'}\n"
     here = Here(user, command)
     here.write("a.txt", "step 1")
@@ -125,7 +125,7 @@ def test_data_that_is_named_after_a_failure_is_trained_on(user: User) -> None:
     assert here.runs() == 2
 
 
-def test_what_was_pushed_or_shared_is_read_by_prepare(user: User) -> None:
+def test_prepare_runs_again_when_pushed_or_shared_data_changed(user: User) -> None:
     here = Here(user, "shared: [data/raw]\n" + PREPARE + TRAINS)
     here.write("corpus.txt", "one")
     here.setup()
@@ -154,7 +154,7 @@ def test_what_was_pushed_or_shared_is_read_by_prepare(user: User) -> None:
     assert here.runs() == 4
 
 
-def test_a_step_is_done_again_when_asked(user: User) -> None:
+def test_setup_with_redo_runs_prepare_again_and_refuses_it_while_a_run_is_alive(user: User) -> None:
     here = Here(user, PREPARE + "train: {command: python train.py}\n")
     here.setup()
     again = here.setup("--redo", "prepare")
