@@ -27,11 +27,11 @@ from tests.providers.renting_world import renting_world
 ACCOUNTS = NAMES
 
 
-def test_the_names_are_those_of_the_providers() -> None:
+def test_every_provider_is_tried_by_the_tests_of_accounts() -> None:
     assert tuple(PROVIDERS) == NAMES
 
 
-def test_all_that_the_accounts_have_is_listed(
+def test_boxes_all_lists_every_box_of_every_account_with_its_price(
     user: User, accounts: dict[str, SimulatedAccount]
 ) -> None:
     accounts["vast"].boxes = [SimulatedBox(str(1000 + n), price=0.25) for n in range(60)]
@@ -61,7 +61,7 @@ def test_all_that_the_accounts_have_is_listed(
     assert "Vast.ai: $12.50 left" in text
 
 
-def test_without_a_key_it_says_where_one_belongs(user: User) -> None:
+def test_boxes_all_without_an_api_key_says_where_each_provider_looks_for_one(user: User) -> None:
     said = user.run("boxes", "--all").must(2).err
     assert "VAST_API_KEY or ~/.config/vastai/vast_api_key" in said
     assert "Paperspace: PAPERSPACE_API_KEY" in said
@@ -81,7 +81,7 @@ def test_without_a_key_it_says_where_one_belongs(user: User) -> None:
         ("hf", ".cache/huggingface/token", KEY),
     ],
 )
-def test_keys_are_found_in_the_providers_own_files(
+def test_api_keys_are_found_in_each_providers_own_files(
     user: User, accounts: dict[str, SimulatedAccount], name: str, file: str, text: str
 ) -> None:
     for other in accounts.values():
@@ -96,7 +96,7 @@ def test_keys_are_found_in_the_providers_own_files(
     assert [box["host"] for box in said["boxes"]] == [f"{name}:77"]
 
 
-def test_of_several_teams_no_key_is_guessed(
+def test_paperspace_is_not_asked_when_its_file_has_api_keys_of_several_teams(
     user: User, accounts: dict[str, SimulatedAccount]
 ) -> None:
     del user.env["PAPERSPACE_API_KEY"]
@@ -107,7 +107,7 @@ def test_of_several_teams_no_key_is_guessed(
     assert accounts["paperspace"].asked == []
 
 
-def test_one_account_that_fails_hides_no_other(
+def test_boxes_all_lists_the_boxes_of_other_accounts_when_one_account_fails(
     user: User, accounts: dict[str, SimulatedAccount]
 ) -> None:
     accounts["runpod"].boxes = [SimulatedBox("pod-a")]
@@ -129,7 +129,7 @@ def test_one_account_that_fails_hides_no_other(
     ]
 
 
-def test_a_list_that_is_not_found_is_not_an_empty_one(
+def test_boxes_all_does_not_say_nothing_is_rented_when_accounts_answer_404(
     user: User, accounts: dict[str, SimulatedAccount]
 ) -> None:
     for name in NAMES:
@@ -139,7 +139,7 @@ def test_a_list_that_is_not_found_is_not_an_empty_one(
     assert "nothing is rented" not in ended.out
 
 
-def test_nothing_but_a_simulation_here_can_stand_in(user: User) -> None:
+def test_an_api_address_from_the_environment_is_used_only_if_it_is_loopback(user: User) -> None:
     user.env |= {"VAST_API_KEY": KEY, "BOXSTRAP_VAST_API": "http://example.invalid:80"}
     user.env["HTTPS_PROXY"] = "http://127.0.0.1:1"
     ended = user.run("boxes", "--all").must(3)
@@ -147,7 +147,7 @@ def test_nothing_but_a_simulation_here_can_stand_in(user: User) -> None:
     assert "example.invalid" not in ended.text
 
 
-def test_what_breaks_a_document_is_seen() -> None:
+def test_answers_and_requests_that_break_a_providers_openapi_document_are_noticed() -> None:
     vast, runpod = Contract("vast"), Contract("runpod")
     ask = (("Authorization", f"Bearer {KEY}"),)
 
@@ -170,7 +170,7 @@ def rented(box: LoopbackBox, box_id: str = "pod-a") -> SimulatedBox:
     return SimulatedBox(box_id, port=box.port, user=box.user)
 
 
-def test_a_box_is_reached_by_its_id_and_found_again_elsewhere(
+def test_status_reaches_a_box_by_its_account_id_also_after_its_address_changed(
     user: User, accounts: dict[str, SimulatedAccount], there: LoopbackBox
 ) -> None:
     pods = accounts["runpod"]
@@ -213,7 +213,7 @@ def test_a_box_is_reached_by_its_id_and_found_again_elsewhere(
         other.stop()
 
 
-def test_a_box_that_cant_be_reached_is_named_with_why(
+def test_status_says_why_a_box_of_an_account_can_not_be_reached(
     user: User, accounts: dict[str, SimulatedAccount]
 ) -> None:
     def status(host: str, rc: int) -> str:
@@ -229,7 +229,7 @@ def test_a_box_that_cant_be_reached_is_named_with_why(
         assert f"has no box {host.partition(':')[2]}" in status(host, 2)
 
 
-def test_a_known_box_that_was_deleted_elsewhere_is_gone_and_no_wrong_word(
+def test_status_says_that_a_known_box_is_gone_when_it_was_deleted_elsewhere(
     user: User, accounts: dict[str, SimulatedAccount], there: LoopbackBox
 ) -> None:
     accounts["runpod"].boxes = [rented(there)]
@@ -244,7 +244,7 @@ def test_a_known_box_that_was_deleted_elsewhere_is_gone_and_no_wrong_word(
         assert "boxes --forget runpod-pod-a" in said
 
 
-def test_words_that_ssh_knows_too_have_two_readings(
+def test_a_host_like_vast_2222_is_refused_as_ambiguous_when_ssh_config_has_an_alias_vast(
     user: User, accounts: dict[str, SimulatedAccount]
 ) -> None:
     config = user.home / ".ssh/config"
@@ -259,7 +259,7 @@ def test_words_that_ssh_knows_too_have_two_readings(
     assert accounts["runpod"].asked == []
 
 
-def test_a_command_offers_to_start_a_stopped_box_and_then_goes_on(
+def test_a_command_on_a_terminal_offers_to_start_a_stopped_box_and_then_goes_on(
     user: User, accounts: dict[str, SimulatedAccount], there: LoopbackBox, tmp_path: Path
 ) -> None:
     vast = accounts["vast"]
@@ -284,7 +284,7 @@ def test_a_command_offers_to_start_a_stopped_box_and_then_goes_on(
 
 
 @pytest.mark.parametrize(("provider", "extra"), [("ec2", "aws"), ("gcp", "gcp"), ("hf", "hf")])
-def test_without_its_extra_one_line_says_how_to_install_it(
+def test_a_provider_without_its_optional_package_is_refused_with_the_pip_command(
     provider: str, extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with simulated(provider, used_by=monkeypatch):
@@ -305,7 +305,7 @@ def test_without_its_extra_one_line_says_how_to_install_it(
 @pytest.mark.parametrize(
     ("provider", "library"), [("ec2", "botocore"), ("gcp", "google.auth"), ("azure", "azure.core")]
 )
-def test_credentials_of_a_cloud_load_no_library_of_it(
+def test_looking_for_credentials_of_a_cloud_imports_no_library_of_it(
     provider: str, library: str, user: User
 ) -> None:
     """Whoever rents elsewhere would wait for it with each command."""
@@ -319,7 +319,7 @@ def test_credentials_of_a_cloud_load_no_library_of_it(
 
 
 @pytest.mark.parametrize(("provider", "gpu"), [("ec2", "T4"), ("gcp", "L4"), ("azure", "T4")])
-def test_credentials_for_other_purposes_are_no_wish_to_rent_there(
+def test_up_does_not_ask_a_cloud_for_offers_unless_its_provider_is_named(
     provider: str, gpu: str, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with renting_world(provider, monkeypatch) as world:

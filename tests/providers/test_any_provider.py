@@ -72,7 +72,9 @@ def seen(account: CloudAccount, box_id: str, *states: RentedState) -> RentedBox:
     return box
 
 
-def test_what_is_said_of_it_is_whole(provider: str, account: CloudAccount) -> None:
+def test_every_provider_class_has_name_title_key_address_and_loading_time(
+    provider: str, account: CloudAccount
+) -> None:
     kind = type(account)
     assert kind.name == provider
     assert NAME.fullmatch(provider)
@@ -86,7 +88,9 @@ def test_what_is_said_of_it_is_whole(provider: str, account: CloudAccount) -> No
     assert error.hint
 
 
-def test_offers_have_a_price_and_are_told_apart(provider: str, account: CloudAccount) -> None:
+def test_offers_of_every_provider_are_sorted_by_price_and_have_distinct_ids(
+    provider: str, account: CloudAccount
+) -> None:
     offers = account.catalog(RentOrder())
     assert offers
     assert [offer.price for offer in offers] == sorted(offer.price for offer in offers)
@@ -97,7 +101,7 @@ def test_offers_have_a_price_and_are_told_apart(provider: str, account: CloudAcc
     assert offers_of([account], too_much)[0] == []
 
 
-def test_a_box_is_rented_once_found_by_its_mark_and_gone_once_destroyed(
+def test_a_box_of_every_provider_is_found_by_its_mark_and_gone_once_destroyed(
     provider: str, account: CloudAccount
 ) -> None:
     before = {box.id for box in account.boxes()}
@@ -116,7 +120,7 @@ def test_a_box_is_rented_once_found_by_its_mark_and_gone_once_destroyed(
     assert alive == before
 
 
-def test_an_offer_that_is_gone_is_refused_and_leaves_nothing(
+def test_renting_an_offer_that_is_gone_is_refused_and_leaves_no_box_at_every_provider(
     provider: str, account: CloudAccount
 ) -> None:
     offer = offers_of([account], ORDER)[0][0]
@@ -128,7 +132,9 @@ def test_an_offer_that_is_gone_is_refused_and_leaves_nothing(
     assert not account.find_mark(MARK)
 
 
-def test_a_stop_is_what_the_class_says(provider: str, account: CloudAccount) -> None:
+def test_every_provider_stops_and_starts_a_box_unless_its_class_has_no_stop(
+    provider: str, account: CloudAccount
+) -> None:
     box_id = rent(account)
     seen(account, box_id, *THERE)
     if account.stops is None:
@@ -142,6 +148,8 @@ def test_a_stop_is_what_the_class_says(provider: str, account: CloudAccount) -> 
     account.destroy(box_id)
 
 
-def test_a_box_that_never_was_is_none(provider: str, account: CloudAccount) -> None:
+def test_every_provider_finds_no_box_for_an_unknown_id(
+    provider: str, account: CloudAccount
+) -> None:
     ids = {"vast": "999", "ec2": "i-0123456789abcdef0"}
     assert account.box(ids.get(provider, "no-such-box")) is None

@@ -59,7 +59,7 @@ def made_of(world: RentingWorld, mark: str) -> dict[str, Any]:
     return {each["type"].rpartition("/")[2]: each for each in template["resources"]}
 
 
-def test_all_of_a_box_is_in_a_group_of_its_own_and_it_has_no_right_to_anything(
+def test_an_azure_box_has_a_resource_group_of_its_own_and_no_identity_or_rights(
     world: RentingWorld,
 ) -> None:
     box_id = world.rent(RentOrder(disk_gb=80, lease_hours=10))
@@ -95,13 +95,13 @@ def test_all_of_a_box_is_in_a_group_of_its_own_and_it_has_no_right_to_anything(
     assert "azure" not in HOLD  # which would end by its shutdown, and be paid for
 
 
-def test_a_small_disk_is_as_large_as_the_image_needs(world: RentingWorld) -> None:
+def test_an_azure_disk_is_at_least_as_large_as_its_image(world: RentingWorld) -> None:
     world.rent(RentOrder(disk_gb=20))
     disk = made_of(world, MARK)["virtualMachines"]["properties"]["storageProfile"]["osDisk"]
     assert disk["diskSizeGB"] == 64
 
 
-def test_a_deployment_that_is_there_already_is_waited_for(world: RentingWorld) -> None:
+def test_an_azure_rental_asked_for_again_waits_for_its_deployment(world: RentingWorld) -> None:
     account, offer = world.account, world.offers()[0]
     world.simulation.own.deployment_s = 9.0
     world.simulation.fault_on = {CREATES["azure"]: "cut after"}
@@ -122,7 +122,7 @@ def test_a_deployment_that_is_there_already_is_waited_for(world: RentingWorld) -
     assert ANOTHER not in world.simulation.own.groups
 
 
-def test_half_a_box_that_is_locked_is_not_forgotten(world: RentingWorld) -> None:
+def test_a_half_made_azure_box_that_is_locked_blocks_the_next_rental(world: RentingWorld) -> None:
     world.simulation.offers[0].fate = "failed bid"
     world.simulation.own.is_locked = True
     account, offer = world.account, world.offers()[0]
@@ -145,7 +145,7 @@ def test_half_a_box_that_is_locked_is_not_forgotten(world: RentingWorld) -> None
         account.rent(second, RentOrder(), ANOTHER, PUBLIC)
 
 
-def test_a_group_in_which_nothing_was_made_is_given_back(world: RentingWorld) -> None:
+def test_an_azure_resource_group_in_which_nothing_was_made_is_deleted(world: RentingWorld) -> None:
     """As of a command that was killed between its two requests."""
     world.simulation.fault_on = {CREATES["azure"]: "cut"}
     box, _ = world.up()
@@ -160,7 +160,7 @@ def test_a_group_in_which_nothing_was_made_is_given_back(world: RentingWorld) ->
     assert {one.id for one in world.account.boxes()} == {box.box_id, azure_id(MARK)}
 
 
-def test_a_request_that_never_left_leaves_no_group(world: RentingWorld) -> None:
+def test_an_azure_rental_refused_for_its_login_leaves_no_group(world: RentingWorld) -> None:
     account, offer = world.account, world.offers()[0]
     world.simulation.fault_on = {CREATES["azure"]: (401, {"error": {"code": "x", "message": "no"}})}
     with pytest.raises(RefusedKeyError):
@@ -168,7 +168,7 @@ def test_a_request_that_never_left_leaves_no_group(world: RentingWorld) -> None:
     assert world.simulation.own.groups == {}
 
 
-def test_spot_is_deleted_when_it_is_taken_back_and_costs_no_more_than_agreed(
+def test_an_azure_spot_box_is_deleted_when_taken_back_and_bids_at_most_max_price(
     world: RentingWorld,
 ) -> None:
     box, _ = world.up(order=SPOT)
@@ -190,7 +190,7 @@ def test_spot_is_deleted_when_it_is_taken_back_and_costs_no_more_than_agreed(
     assert vm["billingProfile"] == {"maxPrice": -1}
 
 
-def test_a_size_that_the_subscription_may_not_have_is_no_offer(world: RentingWorld) -> None:
+def test_an_azure_size_that_the_subscription_may_not_have_is_no_offer(world: RentingWorld) -> None:
     world.simulation.own.restricted = {"Standard_NC4as_T4_v3"}
     fitting, others = offers_of([world.account], RentOrder())
     assert {offer.id.partition("/")[0] for offer in fitting} == {
@@ -202,7 +202,7 @@ def test_a_size_that_the_subscription_may_not_have_is_no_offer(world: RentingWor
 # The lease
 
 
-def test_azure_itself_stops_a_box_after_its_lease(world: RentingWorld) -> None:
+def test_azure_itself_stops_a_box_half_an_hour_after_its_lease(world: RentingWorld) -> None:
     box, _ = world.up(order=RentOrder(lease_hours=5, max_price=1.5))
     limit = 5 * 3600 + AFTER_LEASE_S
     began = world.ours[0].made
@@ -238,7 +238,7 @@ def test_azure_itself_stops_a_box_after_its_lease(world: RentingWorld) -> None:
         (RentOrder(lease_dollars=100, lease_hours=1), 3600 + AFTER_LEASE_S),
     ],
 )
-def test_a_schedule_names_a_time_of_the_day_and_so_holds_no_longer_lease(
+def test_azure_gets_a_shutdown_schedule_only_for_leases_within_a_day(
     world: RentingWorld, order: RentOrder, hold: float | None
 ) -> None:
     now = world.simulation.clock.now
@@ -264,7 +264,7 @@ def test_a_schedule_names_a_time_of_the_day_and_so_holds_no_longer_lease(
     assert ends - now < 86400
 
 
-def test_a_start_whose_schedule_can_t_be_set_starts_nothing(world: RentingWorld) -> None:
+def test_an_azure_box_is_not_started_without_its_shutdown_schedule(world: RentingWorld) -> None:
     box, _ = world.up(order=RentOrder(lease_hours=5, max_price=1.5))
     world.account.stop(box.box_id)
     before = len(world.simulation.changed)
@@ -276,7 +276,7 @@ def test_a_start_whose_schedule_can_t_be_set_starts_nothing(world: RentingWorld)
     assert world.ours[0].state == "stopped"
 
 
-def test_what_is_only_shut_down_is_paid_for_and_so_no_stopped_box(world: RentingWorld) -> None:
+def test_an_azure_box_shut_down_from_within_counts_as_billed(world: RentingWorld) -> None:
     box, _ = world.up()
     world.ours[0].state = "off"
     found = world.seen(box.box_id)
@@ -293,7 +293,7 @@ def test_what_is_only_shut_down_is_paid_for_and_so_no_stopped_box(world: Renting
 # What is ours
 
 
-def test_only_a_group_with_our_tag_is_ours(world: RentingWorld) -> None:
+def test_only_azure_groups_with_the_boxstrap_tag_are_listed_or_deleted(world: RentingWorld) -> None:
     azure, account = world.simulation.own, world.account
     assert account.boxes() == []  # 71 and 72 are a company's
     box_id = world.rent()
@@ -321,7 +321,7 @@ def test_only_a_group_with_our_tag_is_ours(world: RentingWorld) -> None:
     assert world.simulation.destroyed == [box_id]
 
 
-def test_a_region_that_is_down_hides_no_box_of_another(
+def test_an_azure_region_that_is_down_hides_no_box_of_another(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     box, _ = world.up()
@@ -343,14 +343,14 @@ def test_a_region_that_is_down_hides_no_box_of_another(
     assert world.simulation.destroyed == [box.box_id]
 
 
-def test_groups_of_all_pages_are_listed(world: RentingWorld) -> None:
+def test_azure_boxes_of_all_pages_of_the_list_are_found(world: RentingWorld) -> None:
     marks = [f"boxstrap-00000000000{at}" for at in range(5)]
     world.simulation.boxes += [SimulatedBox(azure_id(mark), label=mark) for mark in marks]
     world.simulation.own.page = 2
     assert [box.name for box in world.account.boxes()] == marks
 
 
-def test_a_box_of_another_subscription_is_not_taken_for_gone(
+def test_an_azure_box_of_another_subscription_is_not_taken_for_gone(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     box_id = world.rent()
@@ -373,7 +373,7 @@ def test_a_box_of_another_subscription_is_not_taken_for_gone(
         world.account.boxes()
 
 
-def test_a_box_is_gone_once_its_machine_is_and_not_before(world: RentingWorld) -> None:
+def test_an_azure_box_is_gone_only_once_its_machine_is_deleted(world: RentingWorld) -> None:
     box, _ = world.up()
     azure = world.simulation.own
     azure.machine_s, azure.delete_s = 60.0, 400.0
@@ -395,7 +395,7 @@ def test_a_box_is_gone_once_its_machine_is_and_not_before(world: RentingWorld) -
     assert azure.groups == {}
 
 
-def test_the_reason_is_found_in_whatever_wraps_it() -> None:
+def test_the_reason_of_an_azure_refusal_is_found_within_nested_errors() -> None:
     inner = {"error": {"code": "ResourceDeploymentFailure", "message": "x", "details": []}}
     inner["error"]["details"] = [{"code": "SkuNotAvailable", "message": "none"}]  # type: ignore[assignment]
     as_text = {"code": "Conflict", "message": json.dumps(inner)}
@@ -415,7 +415,7 @@ def test_the_reason_is_found_in_whatever_wraps_it() -> None:
 # What is for rent
 
 
-def test_prices_are_today_s_of_linux_and_of_every_page(world: RentingWorld) -> None:
+def test_azure_offers_have_the_linux_and_spot_prices_of_every_page(world: RentingWorld) -> None:
     world.simulation.own.page = 3
     prices = {x.id: x.price for x in world.offers()}
     assert prices == {f"{x.id}/{x.region}": x.price for x in offers_at("azure")}
@@ -425,7 +425,7 @@ def test_prices_are_today_s_of_linux_and_of_every_page(world: RentingWorld) -> N
     assert bids == set(spot.values())
 
 
-def test_only_the_cheapest_regions_are_asked_and_any_that_is_named(world: RentingWorld) -> None:
+def test_azure_offers_are_of_the_eight_cheapest_regions_or_the_named(world: RentingWorld) -> None:
     world.simulation.offers = [
         SimulatedOffer("Standard_NC4as_T4_v3", price=0.5 + at / 100, region=f"region{at}")
         for at in range(10)
@@ -438,7 +438,7 @@ def test_only_the_cheapest_regions_are_asked_and_any_that_is_named(world: Rentin
     assert len(world.simulation.asked) == before + 3  # prices, sizes, quotas
 
 
-def test_sizes_have_whole_gpus_and_an_image_is_one_of_azure_s(world: RentingWorld) -> None:
+def test_azure_offers_only_whole_gpus_and_takes_only_azure_images(world: RentingWorld) -> None:
     sizes = ("NC48ads_A100_v4", "NC64as_T4_v3", "NV6ads_A10_v5", "ND96isr_H100_v5", "D4s_v5")
     world.simulation.offers = [
         SimulatedOffer(f"Standard_{size}", region=REGION, price=2.0) for size in sizes
@@ -478,7 +478,7 @@ def calls(world: RentingWorld) -> list[str]:
     return (config_folder(world.simulation.url) / "bin/calls").read_text().splitlines()
 
 
-def test_az_is_asked_once_for_a_token_and_again_before_it_ends(
+def test_the_az_program_is_asked_for_one_token_and_again_shortly_before_it_ends(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = time.time()
@@ -503,7 +503,7 @@ def test_az_is_asked_once_for_a_token_and_again_before_it_ends(
     assert len(calls(world)) == before + 1
 
 
-def test_the_az_of_these_tests_takes_only_what_az_takes(world: RentingWorld) -> None:
+def test_the_stand_in_for_the_az_program_refuses_words_that_az_refuses(world: RentingWorld) -> None:
     for words in ("account show", "group delete", "account get-access-token --subscripton x"):
         done = subprocess.run(["az", *words.split()], capture_output=True, check=False)
         assert done.returncode == 2, words
@@ -529,7 +529,7 @@ def test_the_az_of_these_tests_takes_only_what_az_takes(world: RentingWorld) -> 
         ("", RefusedKeyError, "no reason given"),
     ],
 )
-def test_an_az_that_gives_no_token_says_why(
+def test_an_az_program_that_gives_no_token_is_reported_with_its_reason(
     world: RentingWorld, said: str, error: type[Exception], match: str
 ) -> None:
     (config_folder(world.simulation.url) / "refused").write_text(said)
@@ -544,14 +544,14 @@ def test_an_az_that_gives_no_token_says_why(
 @pytest.mark.parametrize(
     "token", ["", "[]", "{}", '{"accessToken": ""}', '{"accessToken": "a\\nb"}']
 )
-def test_what_is_no_token_is_sent_nowhere(world: RentingWorld, token: str) -> None:
+def test_an_az_answer_that_is_no_token_is_not_sent_on(world: RentingWorld, token: str) -> None:
     (config_folder(world.simulation.url) / "token.json").write_text(token)
     with pytest.raises(UnreachableError, match="is no token"):
         world.account.boxes()
     assert world.simulation.asked == []
 
 
-def test_who_is_not_logged_in_has_no_account_there(
+def test_azure_is_no_account_for_a_user_who_is_not_logged_in_with_az(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     assert find_account("azure")

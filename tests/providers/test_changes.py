@@ -65,7 +65,7 @@ def cheapest(account: CloudAccount, order: RentOrder = RentOrder()) -> Offer:  #
 
 
 @pytest.mark.parametrize("simulation", RENTING, indirect=True)
-def test_a_box_has_our_key_and_once_it_runs_an_address(simulation: SimulatedAccount) -> None:
+def test_a_rented_box_has_the_ssh_key_and_once_up_an_address(simulation: SimulatedAccount) -> None:
     account = account_at(simulation)
     order = RentOrder(gpu_names=("rtx_4090",), min_memory_gib=24, disk_gb=40)
     offers = offers_of([account], order)[0]
@@ -88,7 +88,9 @@ UNDECIDED = ("500 after", "500", "cut", "cut after", "nonsense after", "wrong ty
 
 @pytest.mark.parametrize("fault", UNDECIDED)
 @pytest.mark.parametrize("simulation", PROVIDERS, indirect=True)
-def test_what_nobody_knows_is_asked_for_once(simulation: SimulatedAccount, fault: str) -> None:
+def test_a_rental_or_end_is_requested_only_once_without_an_answer(
+    simulation: SimulatedAccount, fault: str
+) -> None:
     account = account_at(simulation)
     account.add_key(PUBLIC)
     offer = cheapest(account)
@@ -115,7 +117,7 @@ def test_what_nobody_knows_is_asked_for_once(simulation: SimulatedAccount, fault
 
 
 @pytest.mark.parametrize("simulation", PROVIDERS, indirect=True)
-def test_too_many_requests_did_nothing_and_are_made_again(simulation: SimulatedAccount) -> None:
+def test_a_rental_refused_for_its_rate_is_tried_again(simulation: SimulatedAccount) -> None:
     account = account_at(simulation)
     account.add_key(PUBLIC)
     offer = cheapest(account)
@@ -125,7 +127,7 @@ def test_too_many_requests_did_nothing_and_are_made_again(simulation: SimulatedA
 
 
 @pytest.mark.parametrize("simulation", PROVIDERS, indirect=True)
-def test_a_refusal_says_why_and_whether_another_offer_would_do(
+def test_a_refused_rental_says_why_and_whether_another_offer_would_do(
     simulation: SimulatedAccount,
 ) -> None:
     account = account_at(simulation)
@@ -155,7 +157,7 @@ def test_a_refusal_says_why_and_whether_another_offer_would_do(
 
 
 @pytest.mark.parametrize("simulation", ["vast"], indirect=True)
-def test_a_failed_bid_leaves_no_contract(simulation: SimulatedAccount) -> None:
+def test_a_failed_bid_at_vast_leaves_no_contract_or_says_so(simulation: SimulatedAccount) -> None:
     account = account_at(simulation)
     simulation.offers = [
         SimulatedOffer("11", fate="failed bid"),
@@ -175,7 +177,7 @@ def test_a_failed_bid_leaves_no_contract(simulation: SimulatedAccount) -> None:
 
 
 @pytest.mark.parametrize("simulation", ["vast"], indirect=True)
-def test_a_team_s_account_that_takes_no_keys_gives_them_to_the_box(
+def test_a_vast_team_account_that_takes_no_ssh_keys_gives_them_to_the_box(
     simulation: SimulatedAccount,
 ) -> None:
     simulation.is_team = True
@@ -187,7 +189,7 @@ def test_a_team_s_account_that_takes_no_keys_gives_them_to_the_box(
 
 
 @pytest.mark.parametrize("simulation", ["vast"], indirect=True)
-def test_a_key_that_is_refused_once_it_rented_hides_no_box(simulation: SimulatedAccount) -> None:
+def test_an_api_key_refused_after_a_rental_hides_no_box(simulation: SimulatedAccount) -> None:
     """Once a box is rented, no error may say that nothing was done."""
     account = account_at(simulation)
     offer = cheapest(account)
@@ -202,7 +204,7 @@ def test_a_key_that_is_refused_once_it_rented_hides_no_box(simulation: Simulated
 
 
 @pytest.mark.parametrize("simulation", RENTING, indirect=True)
-def test_what_is_left_beside_boxes_is_listed(simulation: SimulatedAccount) -> None:
+def test_volumes_left_in_an_account_are_listed_with_size(simulation: SimulatedAccount) -> None:
     account = account_at(simulation)
     told = {
         "vast": {"id": 5, "disk_space": 100.0, "storage_total_cost": 0.02},
@@ -216,7 +218,7 @@ def test_what_is_left_beside_boxes_is_listed(simulation: SimulatedAccount) -> No
 
 
 @pytest.mark.parametrize("simulation", RENTING, indirect=True)
-def test_a_volume_of_the_account_is_mounted(
+def test_box_volume_mounts_the_volume_and_offers_only_machines_that_can_mount_it(
     simulation: SimulatedAccount, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     account = account_at(simulation)
@@ -260,7 +262,7 @@ def test_a_volume_of_the_account_is_mounted(
 
 
 @pytest.mark.parametrize("simulation", RENTING, indirect=True)
-def test_offers_are_read_without_a_key_where_the_provider_needs_none(
+def test_offers_are_read_without_an_api_key_where_the_provider_needs_none(
     simulation: SimulatedAccount,
 ) -> None:
     account = account_at(simulation, key=None)
@@ -273,7 +275,7 @@ def test_offers_are_read_without_a_key_where_the_provider_needs_none(
         assert len(offers_of([account], RentOrder())[0]) == 3
 
 
-def test_what_can_t_be_reached_rented_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_provider_is_known_to_rent_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BOXSTRAP_VAST_API", "http://127.0.0.1:9")
     account = PROVIDERS["vast"](ApiKey(KEY, "a test"))
     offer = Offer("vast", "1", "RTX 4090", 1, 0.5)
@@ -303,13 +305,13 @@ def test_what_can_t_be_reached_rented_nothing(monkeypatch: pytest.MonkeyPatch) -
         (RentOrder(max_price=0.49), "$0.01 an hour too expensive"),
     ],
 )
-def test_how_far_an_offer_is_from_the_order(order: RentOrder, missed: str) -> None:
+def test_an_offer_says_which_wish_of_the_order_it_misses(order: RentOrder, missed: str) -> None:
     offer = Offer("vast", "1", "RTX 4090", 1, 0.5, None, 24, "12.4", region="Texas, US")
     offer = Offer(**{**vars(offer), "disk_gb": 100})
     assert offer.misses(order) == ([missed] if missed else [])
 
 
-def test_what_is_sent_is_held_to_the_documents() -> None:
+def test_requests_that_break_a_providers_openapi_document_fail_the_simulation() -> None:
     vast, runpod = Contract("vast"), Contract("runpod")
     ask = (("Authorization", f"Bearer {KEY}"), ("Content-Type", "application/json"))
 

@@ -36,7 +36,7 @@ def parts(world: RentingWorld) -> list[str]:
 
 
 @pytest.mark.parametrize("world", ["ec2", "gcp", "azure"], indirect=True)
-def test_a_request_makes_one_box_however_often_it_comes(world: RentingWorld) -> None:
+def test_a_cloud_rents_one_box_however_often_a_rental_is_requested(world: RentingWorld) -> None:
     box_id = world.rent()
     assert world.rent() == box_id
     assert world.simulation.rented == [box_id]
@@ -56,7 +56,7 @@ def test_a_request_makes_one_box_however_often_it_comes(world: RentingWorld) -> 
     ],
     indirect=["world"],
 )
-def test_without_room_the_next_place_is_taken_and_nothing_is_left(
+def test_up_takes_the_next_zone_when_a_cloud_has_no_room_and_leaves_no_parts(
     world: RentingWorld, kind: str, place: str, fates: tuple[str, ...], said: str
 ) -> None:
     simulation = world.simulation
@@ -89,7 +89,7 @@ def test_without_room_the_next_place_is_taken_and_nothing_is_left(
 
 @pytest.mark.parametrize("fault", ["500", "cut after", "429"])
 @pytest.mark.parametrize("world", ["gcp", "azure"], indirect=True)
-def test_half_a_box_that_can_t_be_deleted_at_once_is_deleted_later(
+def test_a_half_made_cloud_box_that_can_not_be_deleted_at_once_is_deleted_later(
     world: RentingWorld, fault: str
 ) -> None:
     world.simulation.offers[0].fate = "failed bid"
@@ -107,7 +107,7 @@ def test_half_a_box_that_can_t_be_deleted_at_once_is_deleted_later(
     ],
     indirect=["world"],
 )
-def test_what_goes_on_or_can_t_be_read_is_no_reason_to_rent_another(
+def test_no_second_cloud_box_is_rented_while_the_first_operation_goes_on_or_is_unreadable(
     world: RentingWorld, goes_on: str, asks: str
 ) -> None:
     """Its answer named the box."""
@@ -146,7 +146,7 @@ def test_what_goes_on_or_can_t_be_read_is_no_reason_to_rent_another(
     ],
     indirect=["world"],
 )
-def test_a_quota_is_read_before_anything_is_offered(
+def test_cloud_offers_beyond_a_quota_are_left_out_and_say_which_quota(
     world: RentingWorld, quotas: dict[str, float], order: RentOrder, said: str
 ) -> None:
     world.simulation.quotas = quotas
@@ -177,7 +177,7 @@ def test_a_quota_is_read_before_anything_is_offered(
     ],
     indirect=["world"],
 )
-def test_a_quota_that_refuses_a_launch_is_said_with_what_to_do(
+def test_a_rental_refused_for_a_quota_says_which_and_how_to_raise_it(
     world: RentingWorld, order: RentOrder, quota: str, said: str, advice: str, is_final: bool
 ) -> None:
     account, offer = world.account, world.offers(order)[0]
@@ -201,7 +201,7 @@ _USAGES = f"/subscriptions/{SUBSCRIPTION}/providers/Microsoft.Compute/locations/
     ],
     indirect=["world"],
 )
-def test_quotas_that_nobody_may_read_hide_no_offer(
+def test_cloud_offers_are_shown_when_the_quotas_may_not_be_read(
     world: RentingWorld, quotas: dict[str, float], faults: dict[str, Any], count: int
 ) -> None:
     """A launch says what they refuse."""
@@ -240,7 +240,7 @@ _422 = 422, {"title": "Unprocessable", "status": 422, "detail": "no such field"}
     ],
     indirect=["world"],
 )
-def test_a_refusal_that_no_offer_can_change_is_the_last(
+def test_up_tries_no_other_offer_after_a_refusal_that_none_can_change(
     world: RentingWorld, changed: Callable[[RentingWorld], None], said: str
 ) -> None:
     changed(world)
@@ -256,7 +256,7 @@ def test_a_refusal_that_no_offer_can_change_is_the_last(
     [("ec2", NONE_LEFT), ("gcp", STOCK_OUT), ("azure", f"{NO_ROOM}: Allocation failed")],
     indirect=["world"],
 )
-def test_a_start_without_room_is_said_and_the_box_stays(world: RentingWorld, said: str) -> None:
+def test_a_stopped_cloud_box_is_kept_without_room_to_start(world: RentingWorld, said: str) -> None:
     box, _ = world.up()
     world.ours[0].state, world.ours[0].wakes = "stopped", "refused"
     with pytest.raises(UnreachableError, match=said):

@@ -56,7 +56,7 @@ def used(host: str, *, seen: float) -> None:
     save_box(KnownBox(name, host, created=1.0, seen=seen))
 
 
-def test_one_request_makes_all_and_each_is_a_rental_of_its_own(world: RentingWorld) -> None:
+def test_a_runpod_cluster_is_rented_at_once_and_recorded_box_by_box(world: RentingWorld) -> None:
     box, host = world.up(order=ORDER)
     assert (host, orders(world), world.simulation.rented) == ("runpod:9001", 1, ["9001", "9002"])
     first, second = sorted(rental.all_rentals(), key=lambda each: each.asked)
@@ -75,7 +75,7 @@ def account_of(world: RentingWorld) -> cluster.CloudAccount:
     return PROVIDERS[world.simulation.provider](ApiKey(KEY, "a test"))
 
 
-def test_its_offers_are_of_clusters_in_the_secure_cloud(world: RentingWorld) -> None:
+def test_offers_for_a_runpod_cluster_are_of_the_secure_cloud(world: RentingWorld) -> None:
     world.simulation.offers[0].cloud = "COMMUNITY"
     box, _ = world.up(order=ORDER)
     assert box.machine == "11/SECURE/us-1"
@@ -83,7 +83,7 @@ def test_its_offers_are_of_clusters_in_the_secure_cloud(world: RentingWorld) -> 
     assert [("product=CLUSTER" in path, "COMMUNITY" in path) for path in asked] == [(True, False)]
 
 
-def test_where_the_first_is_bad_all_are_given_back_at_once(world: RentingWorld) -> None:
+def test_a_whole_cluster_is_given_back_when_its_first_box_is_bad(world: RentingWorld) -> None:
     world.ends = [ReturnBoxError]
     box, _ = world.up(order=ORDER)
     assert box.box_id == "9003"
@@ -96,7 +96,7 @@ def test_where_the_first_is_bad_all_are_given_back_at_once(world: RentingWorld) 
 
 
 @pytest.mark.parametrize("fault", ["cut after", "500 after", "nonsense after"])
-def test_one_whose_answer_is_lost_is_found_by_its_name(world: RentingWorld, fault: str) -> None:
+def test_a_cluster_with_a_lost_answer_is_found_by_its_name(world: RentingWorld, fault: str) -> None:
     world.simulation.fault_on = {f"POST {CLUSTERS}": fault}
     box, _ = world.up(order=ORDER)
     assert (box.box_id in ("9001", "9002"), orders(world)) == (True, 1)
@@ -105,7 +105,7 @@ def test_one_whose_answer_is_lost_is_found_by_its_name(world: RentingWorld, faul
 
 
 @pytest.mark.parametrize("fault", ["500", "cut"])
-def test_one_whose_pods_cannot_be_asked_for_is_no_second_one(
+def test_no_second_cluster_is_ordered_when_the_pods_of_the_first_can_not_be_read(
     world: RentingWorld, fault: str
 ) -> None:
     world.simulation.fault_on = {f"GET {CLUSTERS}/c9001/pods": fault}
@@ -116,7 +116,7 @@ def test_one_whose_pods_cannot_be_asked_for_is_no_second_one(
 @pytest.mark.sampled
 @pytest.mark.parametrize("number", range(12))
 @pytest.mark.parametrize("fault", FAULTS)
-def test_whatever_strikes_there_is_one_and_all_of_it_is_known(
+def test_faults_at_any_call_leave_one_cluster_whose_boxes_are_all_recorded(
     world: RentingWorld, fault: str, number: int
 ) -> None:
     world.simulation.faults_at = {number: fault}
@@ -134,7 +134,7 @@ def test_whatever_strikes_there_is_one_and_all_of_it_is_known(
     assert orders(world) <= 2
 
 
-def test_one_whose_pods_come_late_is_waited_for_listed_and_never_made_again(
+def test_a_cluster_without_pods_yet_is_listed_and_never_ordered_again(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.simulation.offers[0].fate = "late"
@@ -153,7 +153,7 @@ def test_one_whose_pods_come_late_is_waited_for_listed_and_never_made_again(
     assert (orders(world), len(states())) == (1, 2)
 
 
-def test_a_cluster_of_another_number_is_said_and_not_filled_by_another(world: RentingWorld) -> None:
+def test_a_cluster_of_fewer_boxes_than_ordered_is_refused(world: RentingWorld) -> None:
     world.simulation.offers[0].fate = "short"
     _, host = world.up(order=ORDER)
     with pytest.raises(NoOfferError, match="the cluster c9001 has 1 boxes, not 2") as refused:
@@ -166,7 +166,7 @@ def test_a_cluster_of_another_number_is_said_and_not_filled_by_another(world: Re
     assert world.heard.lines[0].endswith(f"down --host {host} --host runpod:9002")
 
 
-def test_boxes_of_one_cluster_alone_share_a_network(world: RentingWorld) -> None:
+def test_only_boxes_of_one_runpod_cluster_count_as_in_one_network(world: RentingWorld) -> None:
     alone, _ = world.up()
     world.up(order=ORDER, another=True)
     rental.save_rental(Rental("boxstrap-0123456789ab", "ec2", RentalState.RENTED, box_id="i-1"))
@@ -189,7 +189,7 @@ def interrupted(world: RentingWorld, **changed: Any) -> None:
     assert (only.box_id, only.boxes, only.cluster) == ("9001", 2, "")
 
 
-def test_a_box_that_was_used_by_hand_does_not_go_with_the_first(world: RentingWorld) -> None:
+def test_a_cluster_is_kept_when_another_of_its_boxes_was_used_by_hand(world: RentingWorld) -> None:
     world.simulation.offers[0].fate = "stuck"
     interrupted(world)
     world.simulation.boxes[-1].state = "running"
@@ -199,7 +199,7 @@ def test_a_box_that_was_used_by_hand_does_not_go_with_the_first(world: RentingWo
     assert world.simulation.destroyed == []
 
 
-def test_where_the_first_is_gone_the_others_are_not_forgotten(world: RentingWorld) -> None:
+def test_other_boxes_of_a_cluster_stay_recorded_when_its_first_is_gone(world: RentingWorld) -> None:
     interrupted(world)
     del world.simulation.boxes[-2]
     world.sleep(600)
@@ -220,7 +220,7 @@ def test_where_the_first_is_gone_the_others_are_not_forgotten(world: RentingWorl
     assert here == {each.box_id for each in rental.all_rentals() if each.state.value == "rented"}
 
 
-def test_a_key_that_may_not_see_clusters_orders_no_second_one(world: RentingWorld) -> None:
+def test_no_second_cluster_is_ordered_when_the_key_may_not_list_them(world: RentingWorld) -> None:
     world.simulation.fault_on = {f"POST {CLUSTERS}": "cut after"}
     answer = world.simulation.answer
 
@@ -240,7 +240,7 @@ def test_a_key_that_may_not_see_clusters_orders_no_second_one(world: RentingWorl
     assert len(account_of(world).boxes()) == 2
 
 
-def test_all_count_against_a_cap_before_they_are_recorded(world: RentingWorld) -> None:
+def test_all_boxes_of_an_unfinished_cluster_count_against_max_dollars(world: RentingWorld) -> None:
     hours = dataclasses.replace(ORDER, lease_hours=10)
     caps = MoneyCaps(max_dollars=7.0)
     interrupted(world, order=hours, caps=caps)
@@ -249,7 +249,7 @@ def test_all_count_against_a_cap_before_they_are_recorded(world: RentingWorld) -
         world.up(order=alone, caps=caps, another=True)
 
 
-def test_what_was_spent_on_all_of_them_is_told(world: RentingWorld) -> None:
+def test_the_cost_of_a_cluster_given_back_is_told_for_all_its_boxes(world: RentingWorld) -> None:
     world.simulation.offers[0].fate = "stuck"
     world.up(order=ORDER)
     (over,) = [each for each in rental.all_rentals() if each.state is RentalState.ENDED]
@@ -258,7 +258,7 @@ def test_what_was_spent_on_all_of_them_is_told(world: RentingWorld) -> None:
     assert any(f"it cost about ${over.spent:.2f}" in line for line in world.heard.lines)
 
 
-def test_one_whose_pods_never_come_is_named_with_its_end(
+def test_a_cluster_whose_pods_never_come_is_named_with_the_down_command(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.simulation.offers[0].fate = "late"
@@ -272,14 +272,14 @@ def test_one_whose_pods_never_come_is_named_with_its_end(
     assert "boxstrap down --host runpod:c9001 --discard" in error.value.hint
 
 
-def test_without_a_count_a_good_box_of_it_is_taken(world: RentingWorld) -> None:
+def test_up_without_a_count_uses_a_good_box_of_a_cluster_again(world: RentingWorld) -> None:
     _, host = world.up(order=ORDER)
     world.simulation.boxes[-1].becomes = None
     world.simulation.boxes[-1].state = "starting"
     assert world.up()[0].host == host
 
 
-def test_what_was_given_back_meanwhile_is_not_recorded_again(
+def test_boxes_of_a_cluster_given_back_meanwhile_are_not_recorded_again(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.up(order=ORDER)
@@ -295,7 +295,7 @@ def test_what_was_given_back_meanwhile_is_not_recorded_again(
     assert {each.state for each in rental.all_rentals()} == {RentalState.ENDED}
 
 
-def test_a_box_that_never_comes_up_does_not_take_one_in_use_with_it(world: RentingWorld) -> None:
+def test_a_cluster_with_a_box_in_use_is_kept_when_another_never_comes(world: RentingWorld) -> None:
     box, host = world.up(order=ORDER)
     used(host, seen=time.time())
     world.simulation.boxes[-1].becomes = None
@@ -306,7 +306,7 @@ def test_a_box_that_never_comes_up_does_not_take_one_in_use_with_it(world: Renti
     assert (world.simulation.destroyed, set(states().values())) == ([], {RentalState.RENTED})
 
 
-def test_one_that_was_leaving_stays_where_another_is_in_use_since(world: RentingWorld) -> None:
+def test_a_cluster_noted_to_go_is_kept_by_up_when_a_box_was_used_since(world: RentingWorld) -> None:
     _, host = world.up(order=ORDER)
     second = rental.of_host("runpod:9002")
     assert second
@@ -316,7 +316,7 @@ def test_one_that_was_leaving_stays_where_another_is_in_use_since(world: Renting
     assert (world.simulation.destroyed, set(states().values())) == ([], {RentalState.RENTED})
 
 
-def test_what_was_to_go_and_is_still_there_goes(world: RentingWorld) -> None:
+def test_a_cluster_noted_to_go_and_unused_since_is_destroyed_by_up(world: RentingWorld) -> None:
     _, host = world.up(order=ORDER)
     used(host, seen=time.time() - 60)
     for each in rental.all_rentals():
@@ -327,7 +327,7 @@ def test_what_was_to_go_and_is_still_there_goes(world: RentingWorld) -> None:
     assert orders(world) == 2
 
 
-def test_all_of_them_count_against_a_cap(world: RentingWorld) -> None:
+def test_up_refuses_a_cluster_whose_boxes_together_exceed_max_dollars(world: RentingWorld) -> None:
     hours = dataclasses.replace(ORDER, lease_hours=10)
     with pytest.raises(OverCapError, match=r"\$6.00 for these 2 boxes") as refused:
         world.up(order=hours, caps=MoneyCaps(max_dollars=5.0))
@@ -349,7 +349,7 @@ def test_all_of_them_count_against_a_cap(world: RentingWorld) -> None:
         (RentalState.LEAVING, -5.0, True, False),  # somebody came since
     ],
 )
-def test_what_may_go_with_its_cluster(
+def test_a_box_holds_its_cluster_unless_it_was_never_used_or_was_to_be_given_back(
     state: RentalState, seen: float, ready: bool, may_go: bool
 ) -> None:
     now = time.time()
@@ -371,7 +371,7 @@ def test_what_may_go_with_its_cluster(
     ]
 
 
-def test_threads_wait_for_the_others_of_their_cluster_alone() -> None:
+def test_down_of_a_box_waits_only_for_the_other_boxes_of_its_cluster() -> None:
     boxes = {
         each: RentedBox("runpod", each, "", RentedState.RUNNING, cluster=each[0])
         for each in ("a1", "a2", "b1", "b2", "b3")
@@ -420,19 +420,19 @@ def give_back_at_once(boxes: Sequence[tuple[RentedBox, list[RentedBox]]]) -> dic
     return goes
 
 
-def test_nobody_gives_up_while_another_one_is_about_to_go_on() -> None:
+def test_down_of_all_boxes_of_a_cluster_at_once_gives_each_of_them_back() -> None:
     a, b, c = (RentedBox("runpod", each, "", RentedState.RUNNING, cluster="k") for each in "abc")
     for _ in range(100):
         goes = give_back_at_once([(a, [b, c]), (b, [a, c]), (c, [a, b])])
         assert goes == {"a": True, "b": True, "c": True}
 
 
-def test_those_that_see_different_others_do_not_end_a_cluster() -> None:
+def test_down_does_not_end_a_cluster_when_its_boxes_see_different_members() -> None:
     a, b, c = (RentedBox("runpod", each, "", RentedState.RUNNING, cluster="k") for each in "abc")
     assert give_back_at_once([(a, [b]), (b, [a, c])])["b"] is False
 
 
-def test_more_boxes_than_are_worked_on_at_once_end_all_of_a_cluster_or_none() -> None:
+def test_down_of_more_boxes_than_run_at_once_ends_all_of_a_cluster_or_none() -> None:
     every = [
         RentedBox("runpod", f"{name}{at}", "", RentedState.RUNNING, cluster=name)
         for at in range(AT_ONCE)

@@ -55,7 +55,7 @@ def listed(account: SimulatedAccount) -> list[str]:
     return [box.id for box in account.boxes]
 
 
-def test_it_is_destroyed_and_its_record_stays_with_what_it_cost(
+def test_down_destroys_the_box_and_keeps_a_record_of_what_it_cost(
     user: User, accounts: dict[str, SimulatedAccount], there: LoopbackBox
 ) -> None:
     pods = accounts["runpod"]
@@ -122,7 +122,7 @@ def pair(user: User, there: LoopbackBox, accounts: dict[str, SimulatedAccount]) 
     other.stop()
 
 
-def test_a_clusters_boxes_are_destroyed_together_by_one_command(pair: Pair) -> None:
+def test_down_destroys_a_cluster_only_when_all_its_boxes_are_named(pair: Pair) -> None:
     look = pair.down("pod-a", "--dry")
     assert "would be destroyed: runpod:pod-a, together with runpod:pod-b" in look
     alone = pair.down("pod-a", rc=9)
@@ -142,7 +142,7 @@ def test_a_clusters_boxes_are_destroyed_together_by_one_command(pair: Pair) -> N
     assert [*pair.user.state.rglob("boxes/*/known_hosts")] == []
 
 
-def test_one_with_something_to_lose_keeps_its_cluster(pair: Pair) -> None:
+def test_down_keeps_a_cluster_when_one_of_its_boxes_has_something_to_lose(pair: Pair) -> None:
     Path(pair.boxes["pod-b"].home, ".boxstrap").rmdir()
     said = pair.down_all(rc=9)
     assert "it was not destroyed; this would be lost with it" in said
@@ -152,7 +152,7 @@ def test_one_with_something_to_lose_keeps_its_cluster(pair: Pair) -> None:
     assert pair.pods.changed == ["DELETE /v2/clusters/c1"]
 
 
-def test_one_that_is_not_reached_keeps_its_cluster_unless_it_is_given_up(pair: Pair) -> None:
+def test_down_keeps_a_cluster_with_an_unreachable_box_unless_discard_is_given(pair: Pair) -> None:
     pair.down("pod-a", rc=9)
     pair.boxes["pod-a"].kill_sshd()
     assert "has not found that nothing would be lost on" in pair.down_all(rc=7)
@@ -167,7 +167,7 @@ def test_one_that_is_not_reached_keeps_its_cluster_unless_it_is_given_up(pair: P
     assert pair.pods.changed == ["DELETE /v2/clusters/c1"]
 
 
-def test_what_came_while_others_were_looked_at_keeps_a_cluster(pair: Pair) -> None:
+def test_down_keeps_a_cluster_when_work_came_while_others_were_looked_at(pair: Pair) -> None:
     """Its first box is looked at once more: fetching what the others have may take hours."""
     slow = pair.boxes["pod-b"]
     Path(slow.home, ".ssh/rc").write_text(
@@ -183,7 +183,7 @@ def test_what_came_while_others_were_looked_at_keeps_a_cluster(pair: Pair) -> No
     assert pair.pods.changed == []
 
 
-def test_a_pod_that_came_late_keeps_its_cluster(pair: Pair) -> None:
+def test_down_keeps_a_cluster_when_another_pod_of_it_appears_late(pair: Pair) -> None:
     late = pair.pods.boxes.pop(1)
     answer = pair.pods.answer
 
@@ -198,7 +198,7 @@ def test_a_pod_that_came_late_keeps_its_cluster(pair: Pair) -> None:
     assert pair.pods.changed == []
 
 
-def test_beside_a_box_of_another_kind_a_cluster_is_not_looked_at(pair: Pair) -> None:
+def test_down_refuses_a_cluster_box_beside_an_unknown_box_before_it_looks_at_it(pair: Pair) -> None:
     hosts = ("--host", "runpod:pod-a", "--host", "vast:1")
     key = str(pair.boxes["pod-a"].identity)
     said = pair.user.run("down", *hosts, "--stop-runs", "--identity", key)
@@ -207,7 +207,7 @@ def test_beside_a_box_of_another_kind_a_cluster_is_not_looked_at(pair: Pair) -> 
     assert pair.pods.changed == []
 
 
-def test_one_of_a_cluster_that_was_never_used_goes_with_the_others(pair: Pair) -> None:
+def test_down_of_a_cluster_also_ends_its_box_that_was_never_used(pair: Pair) -> None:
     mark = "boxstrap-0123456789ab"
     never = Rental(mark, "runpod", RentalState.RENTED, box_id="pod-b", price=0.5, cluster="c1")
     record = {**document(never), "v": 1}
@@ -219,7 +219,7 @@ def test_one_of_a_cluster_that_was_never_used_goes_with_the_others(pair: Pair) -
     assert kept["state"] == "ended"
 
 
-def test_a_cluster_without_pods_is_ended_by_its_own_id(pair: Pair) -> None:
+def test_down_ends_a_cluster_without_pods_by_its_own_id(pair: Pair) -> None:
     pair.pods.boxes = pair.pods.boxes[2:]
     pair.pods.clusters = [SimulatedCluster("c7", "boxstrap-0123456789ab")]
     listed_too = pair.user.run("boxes", "--all").must(0).out
@@ -229,14 +229,14 @@ def test_a_cluster_without_pods_is_ended_by_its_own_id(pair: Pair) -> None:
     assert pair.pods.changed == ["DELETE /v2/clusters/c7"]
 
 
-def test_a_cluster_of_which_one_box_is_left_ends_with_it(pair: Pair) -> None:
+def test_down_of_the_last_box_of_a_cluster_deletes_the_cluster(pair: Pair) -> None:
     del pair.pods.boxes[1]
     pair.down("pod-a")
     assert (pair.pods.destroyed, pair.pods.changed) == (["pod-a"], ["DELETE /v2/clusters/c1"])
 
 
 @pytest.mark.parametrize("ready", [True, False])
-def test_one_that_was_rented_from_here_is_ended_in_its_record(
+def test_down_of_a_box_rented_from_here_notes_its_end_and_cost_in_the_rental_record(
     user: User, accounts: dict[str, SimulatedAccount], there: LoopbackBox, *, ready: bool
 ) -> None:
     """A box on which no setup ever succeeded holds no work."""
@@ -257,7 +257,7 @@ def test_one_that_was_rented_from_here_is_ended_in_its_record(
     assert (kept["state"], kept["spent"]) == ("ended", pytest.approx(1.0, abs=0.1))
 
 
-def test_a_box_that_was_met_by_ssh_is_believed_where_its_account_agrees(
+def test_down_by_ssh_address_destroys_only_when_the_account_confirms_the_boxs_id(
     user: User, accounts: dict[str, SimulatedAccount], there: LoopbackBox
 ) -> None:
     pods = accounts["runpod"]
@@ -301,7 +301,7 @@ def test_a_box_that_was_met_by_ssh_is_believed_where_its_account_agrees(
     assert (pods.destroyed, listed(pods)) == (["pod-a"], ["victim"])
 
 
-def test_without_a_key_nothing_is_begun_and_a_host_without_an_account_is_the_persons(
+def test_down_without_an_api_key_is_refused_and_a_box_of_no_account_keeps_running(
     user: User, accounts: dict[str, SimulatedAccount], there: LoopbackBox
 ) -> None:
     accounts["runpod"].boxes = [pod(there)]
@@ -319,7 +319,7 @@ def test_without_a_key_nothing_is_begun_and_a_host_without_an_account_is_the_per
     assert "boxes --forget" in said
 
 
-def test_one_that_is_gone_or_out_of_reach(
+def test_down_needs_discard_for_an_unreachable_box_and_says_when_it_was_gone_already(
     user: User, accounts: dict[str, SimulatedAccount], there: LoopbackBox
 ) -> None:
     pods = accounts["runpod"]
@@ -346,7 +346,7 @@ def test_one_that_is_gone_or_out_of_reach(
     assert pods.destroyed == ["pod-a"]
 
 
-def test_two_at_once_end_it_once_and_keep_one_record(
+def test_two_downs_at_once_destroy_the_box_once_and_keep_one_record(
     user: User, accounts: dict[str, SimulatedAccount], there: LoopbackBox
 ) -> None:
     pods = accounts["runpod"]
@@ -361,7 +361,7 @@ def test_two_at_once_end_it_once_and_keep_one_record(
     assert not [*user.state.glob("boxes/*")]
 
 
-def test_one_that_was_given_back_since_the_login_is_no_other_box(
+def test_down_says_that_another_command_gave_the_box_back_since_the_login(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It may answer for some seconds after its account has destroyed it."""
@@ -385,7 +385,7 @@ def test_one_that_was_given_back_since_the_login_is_no_other_box(
 
 
 @pytest.mark.usefixtures("hurried")
-def test_one_that_stays_listed_for_minutes_is_ended_without_another_word(
+def test_down_again_ends_an_unreachable_box_whose_safe_end_was_already_requested(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It was safe when its end was requested, and nobody has logged in since."""
@@ -423,7 +423,7 @@ def test_one_that_stays_listed_for_minutes_is_ended_without_another_word(
     assert all_boxes() == []
 
 
-def test_one_that_nobody_looks_after_is_ended_by_its_exact_id_alone(
+def test_down_with_discard_ends_a_box_never_logged_in_to_only_by_its_exact_id(
     user: User, accounts: dict[str, SimulatedAccount]
 ) -> None:
     """A box in `boxes --all` that this machine never logged in to, and can't log in to."""
@@ -449,7 +449,7 @@ def test_one_that_nobody_looks_after_is_ended_by_its_exact_id_alone(
     assert not [*user.state.glob("boxes/*")]
 
 
-def test_on_a_terminal_one_that_was_never_met_is_asked_about(
+def test_down_on_a_terminal_asks_before_it_destroys_a_box_never_logged_in_to(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[str] = []
@@ -480,7 +480,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("hurried")
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("fault", FAULTS)
-def test_whatever_fails_the_box_is_gone_or_that_is_not_said(
+def test_down_says_that_a_box_is_gone_only_if_it_is_whatever_fails_at_the_account(
     fault: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A fault at each of the first calls: only this box may go, and no success is false."""
@@ -503,7 +503,7 @@ def test_whatever_fails_the_box_is_gone_or_that_is_not_said(
         assert not [change for change in account.changed if "78" in change]
 
 
-def test_one_that_its_account_lists_is_not_taken_for_gone(
+def test_down_does_not_take_a_box_for_gone_that_its_account_still_lists(
     user: User, accounts: dict[str, SimulatedAccount], there: LoopbackBox
 ) -> None:
     """An account may briefly not find a box by its id: the box's record must stay."""
@@ -519,7 +519,7 @@ def test_one_that_its_account_lists_is_not_taken_for_gone(
     assert listed(pods) == ["pod-a"]
 
 
-def test_an_account_that_answers_with_another_box_is_not_believed() -> None:
+def test_down_refuses_when_the_account_answers_with_another_box() -> None:
     other = RentedBox("runpod", "pod-b", "", RentedState.RUNNING, address="1.2.3.4", port=22)
     account: Any = SimpleNamespace(name="runpod", title="RunPod", box=lambda _: other)
     here = login_to(KnownBox("box", "runpod:pod-a"), Endpoint("1.2.3.4", "1.2.3.4", "root", 22))
@@ -528,7 +528,7 @@ def test_an_account_that_answers_with_another_box_is_not_believed() -> None:
         ownership._checked(account, "pod-a", here)
 
 
-def test_a_login_to_another_job_of_the_same_address_is_not_this_one() -> None:
+def test_down_refuses_a_login_that_belongs_to_another_hugging_face_job() -> None:
     job = RentedBox("hf", "a1", "", RentedState.RUNNING, "", 1, "ssh.hf.jobs", 22, "a1")
     account: Any = SimpleNamespace(name="hf", title="Hugging Face Jobs", box=lambda _: job)
     for user, is_it in (("a1", True), ("b2", False)):

@@ -36,7 +36,7 @@ PROVIDER, IS_LISTED = "ec2", False
 SPOT = RentOrder(spot=True, max_price=1.0)
 
 
-def test_a_launch_asks_for_one_box_that_its_mark_and_token_name(world: RentingWorld) -> None:
+def test_an_ec2_launch_is_of_one_instance_with_its_mark_and_no_role(world: RentingWorld) -> None:
     box_id = world.rent(RentOrder(disk_gb=80))
     asked = world.simulation.one(box_id).order  # type: ignore[union-attr]
     wanted = {
@@ -62,14 +62,14 @@ def test_a_launch_asks_for_one_box_that_its_mark_and_token_name(world: RentingWo
     assert (seen.state, seen.name, seen.is_spot) == (RentedState.STARTING, MARK, False)
 
 
-def test_another_box_by_the_same_token_is_looked_for(world: RentingWorld) -> None:
+def test_an_ec2_launch_with_the_token_of_another_order_is_undecided(world: RentingWorld) -> None:
     box_id = world.rent()
     with pytest.raises(UndecidedError, match="IdempotentParameterMismatch"):
         world.rent(at=1)
     assert world.simulation.rented == [box_id]
 
 
-def test_region_and_zone_are_those_of_the_profile(world: RentingWorld) -> None:
+def test_ec2_offers_are_of_the_region_or_zone_that_the_order_names(world: RentingWorld) -> None:
     account = world.account
     world.simulation.offers += offers_at("ec2", "us-east-1b")
     for region, count in {"us-east-1": 8, "us-east-1b": 4, "": 8}.items():
@@ -78,7 +78,7 @@ def test_region_and_zone_are_those_of_the_profile(world: RentingWorld) -> None:
         offers_of([account], RentOrder(image="pytorch/pytorch"))
 
 
-def test_only_whole_gpus_that_the_driver_knows_are_offered(world: RentingWorld) -> None:
+def test_ec2_offers_only_whole_gpus_that_the_driver_supports(world: RentingWorld) -> None:
     kinds = {"g5.xlarge": 1, "g6f.xlarge": 1, "g4ad.xlarge": 1, "p3dn.24xlarge": 8}
     kinds |= {"p4d.24xlarge": 8, "g5g.xlarge": 1}
     world.simulation.offers = [
@@ -96,7 +96,7 @@ def test_only_whole_gpus_that_the_driver_knows_are_offered(world: RentingWorld) 
     }
 
 
-def test_the_cheapest_zone_of_spot_is_first_and_it_can_t_be_stopped(world: RentingWorld) -> None:
+def test_ec2_spot_is_rented_in_the_cheapest_zone_and_not_stoppable(world: RentingWorld) -> None:
     world.simulation.offers = [
         SimulatedOffer("g5.xlarge", price=0.8, region="us-east-1a"),
         SimulatedOffer("g5.xlarge", price=0.6, region="us-east-1b"),
@@ -126,13 +126,13 @@ def test_the_cheapest_zone_of_spot_is_first_and_it_can_t_be_stopped(world: Renti
     assert account.find_mark(box.mark) == []
 
 
-def test_a_price_that_spot_no_longer_has_goes_to_the_next(world: RentingWorld) -> None:
+def test_up_takes_the_next_ec2_spot_offer_when_the_bid_fails(world: RentingWorld) -> None:
     world.simulation.offers[0].fate = "failed bid without contract"
     box, _ = world.up(order=SPOT)
     assert box.machine == "g5.xlarge/us-east-1a"
 
 
-def test_where_every_offer_is_refused_for_good_nobody_is_told_to_try_again(
+def test_up_does_not_advise_to_try_again_when_ec2_refuses_every_offer_for_good(
     world: RentingWorld,
 ) -> None:
     world.simulation.quotas = {"g": 0}
@@ -143,7 +143,7 @@ def test_where_every_offer_is_refused_for_good_nobody_is_told_to_try_again(
     assert refused.value.is_final  # nor is it waited for
 
 
-def test_an_id_without_a_region_is_always_in_the_same(
+def test_an_ec2_id_without_a_region_means_the_same_region_whatever_aws_region_says(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise a box would seem gone to a user who works in another region since."""
@@ -161,7 +161,7 @@ def test_an_id_without_a_region_is_always_in_the_same(
     assert world.simulation.destroyed == [box_id]
 
 
-def test_only_what_has_our_tag_is_listed(world: RentingWorld) -> None:
+def test_only_ec2_instances_with_the_boxstrap_tag_are_listed(world: RentingWorld) -> None:
     account, simulation = world.account, world.simulation
     assert account.boxes() == []  # 71 and 72 are a company's
     assert account.box("71")
@@ -172,7 +172,7 @@ def test_only_what_has_our_tag_is_listed(world: RentingWorld) -> None:
     assert listed["73"].stopped_price == pytest.approx(8 * 0.08 / 730, abs=1e-5)  # moto's disk
 
 
-def test_its_group_lets_in_the_address_that_one_comes_from(
+def test_the_ec2_security_group_lets_in_the_users_own_address_alone(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def allowed() -> set[str]:
@@ -202,7 +202,7 @@ def our_group(world: RentingWorld) -> Any:
     return next(one for one in groups if one.name == "boxstrap")
 
 
-def test_a_group_that_is_full_of_old_addresses_takes_the_next_one(
+def test_a_full_ec2_security_group_drops_old_addresses_of_boxstrap_for_a_new_one(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     account = world.account
@@ -215,7 +215,7 @@ def test_a_group_that_is_full_of_old_addresses_takes_the_next_one(
     assert all(_OUR_RULE.fullmatch(each["Description"]) for each in ranges)
 
 
-def test_a_group_that_somebody_filled_is_named_and_left_as_it_is(
+def test_an_ec2_security_group_that_the_user_filled_is_named_and_left_unchanged(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.rent()
@@ -232,7 +232,7 @@ def test_a_group_that_somebody_filled_is_named_and_left_as_it_is(
     assert len(our_group(world).ingress_rules) == 1
 
 
-def test_a_group_that_another_process_made_just_now_is_used(
+def test_an_ec2_security_group_that_another_process_made_just_now_is_used(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.rent()
@@ -254,7 +254,7 @@ def test_a_group_that_another_process_made_just_now_is_used(
         assert world.up(another=True)[1]
 
 
-def test_a_range_that_is_named_is_let_in_instead(
+def test_boxstrap_let_in_opens_the_ec2_security_group_to_that_range_alone(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BOXSTRAP_LET_IN", "198.51.100.0/24")
@@ -266,7 +266,7 @@ def test_a_range_that_is_named_is_let_in_instead(
         world.rent(mark="boxstrap-ba9876543210")
 
 
-def test_one_box_that_is_never_heard_of_ends_it_with_the_address_that_is_let_in(
+def test_up_stops_after_one_silent_ec2_box_and_names_the_address_let_in(
     world: RentingWorld,
 ) -> None:
     renter = world.renter(limit=100.0, loading_s=300.0)
@@ -280,7 +280,7 @@ def test_one_box_that_is_never_heard_of_ends_it_with_the_address_that_is_let_in(
     assert len(world.simulation.rented) == 1
 
 
-def test_boxes_of_one_network_reach_each_other_and_no_others(world: RentingWorld) -> None:
+def test_ec2_boxes_of_one_network_reach_only_each_other(world: RentingWorld) -> None:
     first, second, apart = "0123456789ab", "123456789abc", "23456789abcd"
     order = RentOrder(network="cluster")
     for mark in (first, second):
@@ -304,7 +304,7 @@ def test_boxes_of_one_network_reach_each_other_and_no_others(world: RentingWorld
     assert not world.account.let_in(ours.id)
 
 
-def test_a_second_box_of_a_network_is_as_the_first_and_in_its_zone(world: RentingWorld) -> None:
+def test_the_second_ec2_box_of_a_network_is_of_the_zone_of_the_first(world: RentingWorld) -> None:
     world.simulation.offers += offers_at("ec2", "us-east-1b")
     order = RentOrder(network="cluster", beside="ec2:g5.xlarge/us-east-1b")
     fitting, others = offers_of([world.account], order)
@@ -312,7 +312,7 @@ def test_a_second_box_of_a_network_is_as_the_first_and_in_its_zone(world: Rentin
     assert "not ec2:g5.xlarge/us-east-1b, as the first box" in others[0].misses(order)
 
 
-def test_a_group_that_nobody_knows_of_is_no_undecided_rental(world: RentingWorld) -> None:
+def test_up_rents_nothing_when_the_ec2_security_group_can_not_be_made(world: RentingWorld) -> None:
     for change in ("CreateSecurityGroup", "AuthorizeSecurityGroupIngress"):
         world.simulation.fault_on = {f"POST /{change}": "cut"}
         with pytest.raises(UnreachableError, match="Nothing was rented") as error:
@@ -322,7 +322,7 @@ def test_a_group_that_nobody_knows_of_is_no_undecided_rental(world: RentingWorld
     world.up()
 
 
-def test_one_whose_checks_fail_is_broken(world: RentingWorld) -> None:
+def test_an_ec2_box_whose_status_checks_fail_is_replaced_by_another(world: RentingWorld) -> None:
     world.simulation.offers[0].fate = "dies"
     box, _ = world.up()
     assert box.box_id == "9002"
@@ -330,7 +330,7 @@ def test_one_whose_checks_fail_is_broken(world: RentingWorld) -> None:
     assert world.simulation.clock.now - box.asked < 600
 
 
-def test_what_is_left_is_named(world: RentingWorld) -> None:
+def test_ec2_addresses_and_disks_left_behind_are_listed_with_prices(world: RentingWorld) -> None:
     box, _ = world.up()
     account = world.account
     moto = world.simulation.own._moto
@@ -348,7 +348,7 @@ def test_what_is_left_is_named(world: RentingWorld) -> None:
     assert left["snapshot"].id == ours.id
 
 
-def test_a_permission_that_is_missing_is_named(world: RentingWorld) -> None:
+def test_a_missing_aws_permission_is_named(world: RentingWorld) -> None:
     for ask in ("DescribeInstanceTypes", "GetProducts", "DescribeRegions"):
         simulation = world.simulation
         simulation.fault_on = {f"POST /{ask}": "forbidden"}
@@ -364,7 +364,7 @@ def test_a_permission_that_is_missing_is_named(world: RentingWorld) -> None:
     assert refused.value.is_final
 
 
-def test_a_region_that_is_closed_hides_no_other(
+def test_ec2_boxes_are_listed_although_another_region_is_closed_to_the_user(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     box_id = world.rent()
@@ -392,7 +392,7 @@ def test_a_region_that_is_closed_hides_no_other(
         account.boxes()
 
 
-def test_a_region_that_is_down_hides_no_box_of_another(
+def test_an_ec2_region_that_is_down_hides_no_box_of_another(
     world: RentingWorld, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     box, _ = world.up()
@@ -417,7 +417,7 @@ def test_a_region_that_is_down_hides_no_box_of_another(
     assert world.simulation.destroyed == [box.box_id]
 
 
-def test_a_workflow_of_three_hours_gives_its_box_back(
+def test_the_documented_ci_workflow_gives_its_ec2_box_back_after_three_hours(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """docs/ci/train.yml with the steps for EC2: each gives the role for an hour, as by default."""
@@ -438,7 +438,7 @@ def test_a_workflow_of_three_hours_gives_its_box_back(
     assert world.simulation.destroyed == [box.box_id for box in boxes] != []
 
 
-def test_a_refused_key_is_said_of_one_that_has_boxes(
+def test_a_refused_aws_key_is_reported_only_when_an_ec2_box_is_known(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert [answer.provider.name for answer in ask_accounts().accounts] == ["ec2"]
@@ -452,7 +452,7 @@ def test_a_refused_key_is_said_of_one_that_has_boxes(
     assert "it refuses the key of AWS_ACCESS_KEY_ID: AuthFailure" in answer.error.what
 
 
-def test_what_fails_for_a_moment_is_asked_again(world: RentingWorld) -> None:
+def test_ec2_is_asked_again_after_an_error_that_lasts_a_moment(world: RentingWorld) -> None:
     for fault in ("500", "cut", "429", "nonsense after"):
         world.simulation.fault_on = {"POST /DescribeInstanceTypes": fault}
         assert len(world.account.catalog(RentOrder())) == 4
@@ -465,7 +465,7 @@ def test_what_fails_for_a_moment_is_asked_again(world: RentingWorld) -> None:
     patched.undo()
 
 
-def test_an_older_record_of_a_rental_is_read(world: RentingWorld) -> None:
+def test_a_rental_record_of_an_older_version_is_read_as_not_spot(world: RentingWorld) -> None:
     import json
 
     box, _ = world.up(order=SPOT)
@@ -477,20 +477,20 @@ def test_an_older_record_of_a_rental_is_read(world: RentingWorld) -> None:
     assert KEY not in file.read_text()
 
 
-def test_spot_of_p5_has_a_quota_of_its_own() -> None:
+def test_ec2_spot_instances_of_p5_have_a_quota_of_their_own() -> None:
     names = {("p5.4xlarge", True): "L-C4BD4855", ("p4d.24xlarge", True): "L-7212CCBC"}
     names |= {("p5.48xlarge", False): "L-417A185B", ("p4d.24xlarge", False): "L-417A185B"}
     for (kind, is_spot), code in names.items():
         assert quota_name(kind, is_spot=is_spot).startswith(f"{code} (")
 
 
-def test_an_error_in_another_services_form_is_no_answer() -> None:
+def test_an_error_of_another_aws_service_counts_as_no_answer_of_ec2() -> None:
     api = aws_api.AwsApi("ec2", "AWS_PROFILE", lambda _: None)
     said = {"Code": "NoSuchKey", "ResponseMetadata": {"HTTPStatusCode": 404}}
     assert isinstance(api._error_of(said, "run_instances"), UndecidedError)
 
 
-def test_a_key_that_may_do_nothing_with_boxes_is_passed_over(
+def test_boxes_all_passes_over_an_aws_key_without_ec2_rights_when_no_box_is_known(
     world: RentingWorld, user: User
 ) -> None:
     """While no box is known there."""

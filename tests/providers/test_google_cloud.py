@@ -39,7 +39,7 @@ OTHER = "boxstrap-ba9876543210"
 SPOT = RentOrder(spot=True, max_price=1.5)
 
 
-def test_what_is_asked_for_ends_by_itself_and_has_no_key_of_the_project(
+def test_a_google_cloud_box_ends_by_itself_after_its_lease_and_has_no_project_key(
     world: RentingWorld,
 ) -> None:
     box_id = world.rent(RentOrder(disk_gb=80, lease_hours=10))
@@ -65,7 +65,7 @@ def test_what_is_asked_for_ends_by_itself_and_has_no_key_of_the_project(
     assert (seen.price, seen.ends) == (0.706832, None)
 
 
-def test_half_a_box_that_can_t_be_deleted_is_looked_for_and_given_back(
+def test_a_half_made_google_cloud_box_that_can_not_be_deleted_is_given_back_later(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It can't be for now: its mark finds it, and it is given back as any other box."""
@@ -81,7 +81,9 @@ def test_half_a_box_that_can_t_be_deleted_is_looked_for_and_given_back(
     assert [*world.simulation.own.disks] == [box.mark]
 
 
-def test_a_disk_that_a_failed_rental_left_alone_is_deleted(world: RentingWorld) -> None:
+def test_only_boxstraps_disk_of_a_failed_google_cloud_rental_is_deleted(
+    world: RentingWorld,
+) -> None:
     google = world.simulation.own
     world.simulation.offers[0].fate = "none left"
     account, offer = world.account, world.offers()[0]
@@ -104,7 +106,7 @@ def place_of(zone: str) -> str:
     return f"/compute/v1/projects/{PROJECT}/zones/{zone}"
 
 
-def test_the_cheapest_zone_of_spot_is_first_and_ends_by_itself(world: RentingWorld) -> None:
+def test_google_cloud_spot_is_rented_in_its_cheapest_zone(world: RentingWorld) -> None:
     world.simulation.offers = [
         SimulatedOffer("g2-standard-4", price=0.423956, region="us-central1-a"),
         SimulatedOffer("g2-standard-4", price=0.34166, region="us-east4-a"),
@@ -123,7 +125,7 @@ def test_the_cheapest_zone_of_spot_is_first_and_ends_by_itself(world: RentingWor
     assert world.account.box(box.box_id) is None
 
 
-def test_google_s_own_end_is_known_and_moves_with_a_new_start(world: RentingWorld) -> None:
+def test_the_end_that_google_cloud_sets_a_box_moves_with_a_new_start(world: RentingWorld) -> None:
     box, _ = world.up(order=RentOrder(lease_hours=5, max_price=1.5))
     limit = 5 * 3600 + AFTER_LEASE_S
     rented = find_rented(box.host)
@@ -140,7 +142,7 @@ def test_google_s_own_end_is_known_and_moves_with_a_new_start(world: RentingWorl
     assert find_rented(box.host).ends == pytest.approx(world.ours[0].since + limit)
 
 
-def test_a_rule_of_the_firewall_is_made_once_unless_one_lets_ssh_in(world: RentingWorld) -> None:
+def test_google_cloud_gets_one_firewall_rule_unless_one_lets_ssh_in(world: RentingWorld) -> None:
     google = world.simulation.own
     world.rent()
     world.rent(mark=OTHER)
@@ -166,7 +168,7 @@ def test_a_rule_of_the_firewall_is_made_once_unless_one_lets_ssh_in(world: Renti
         assert [each["name"] for each in google.firewalls] == ["x", RULE], change
 
 
-def test_boxes_of_one_network_reach_each_other_and_no_others(world: RentingWorld) -> None:
+def test_google_cloud_boxes_of_one_network_reach_only_each_other(world: RentingWorld) -> None:
     google = world.simulation.own
     order = RentOrder(network="My_cluster.2")
     for mark in (MARK, OTHER):
@@ -182,7 +184,9 @@ def test_boxes_of_one_network_reach_each_other_and_no_others(world: RentingWorld
     assert network_tag("x" * 100) == f"boxstrap-{'x' * 54}"
 
 
-def test_without_a_way_among_themselves_nothing_is_rented(world: RentingWorld) -> None:
+def test_google_cloud_rents_no_nodes_without_a_firewall_rule_among_them(
+    world: RentingWorld,
+) -> None:
     world.rent()
     world.simulation.own.may_not = "firewalls.create"
     with pytest.raises(NoOfferError, match="among themselves") as refused:
@@ -193,7 +197,7 @@ def test_without_a_way_among_themselves_nothing_is_rented(world: RentingWorld) -
     assert len(world.creates) == 1
 
 
-def test_without_a_way_in_nothing_is_rented(world: RentingWorld) -> None:
+def test_google_cloud_rents_nothing_without_a_firewall_rule_for_ssh(world: RentingWorld) -> None:
     world.simulation.own.may_not = "firewalls.create"
     with pytest.raises(NoOfferError, match=r"firewalls\.create") as refused:
         world.up()
@@ -209,7 +213,7 @@ def test_without_a_way_in_nothing_is_rented(world: RentingWorld) -> None:
     assert world.creates == []
 
 
-def test_a_box_of_another_project_is_not_taken_for_gone(
+def test_a_google_cloud_box_of_another_project_is_not_taken_for_gone(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     box_id = world.rent()
@@ -232,7 +236,7 @@ def test_a_box_of_another_project_is_not_taken_for_gone(
     assert world.simulation.destroyed == [box_id]
 
 
-def test_projects_are_those_of_gcloud_s_settings(
+def test_the_google_cloud_project_comes_from_the_environment_or_gclouds_settings(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for name in ("GOOGLE_CLOUD_PROJECT", "CLOUDSDK_CORE_PROJECT", "GOOGLE_APPLICATION_CREDENTIALS"):
@@ -268,7 +272,7 @@ def test_projects_are_those_of_gcloud_s_settings(
     assert "GOOGLE_CLOUD_PROJECT" in error.value.hint
 
 
-def test_only_what_has_our_label_is_listed_and_any_number_is_found(world: RentingWorld) -> None:
+def test_only_google_cloud_boxes_with_the_boxstrap_label_are_listed(world: RentingWorld) -> None:
     account, simulation = world.account, world.simulation
     assert account.boxes() == []  # 71 and 72 are a company's
     theirs = world.seen("71")
@@ -281,7 +285,7 @@ def test_only_what_has_our_label_is_listed_and_any_number_is_found(world: Rentin
     assert account.find_mark(f"{OTHER}0") == []
 
 
-def test_a_list_that_leaves_out_a_zone_says_so_and_a_box_elsewhere_is_ended(
+def test_a_google_cloud_list_without_a_zone_says_so_and_boxes_elsewhere_can_be_ended(
     world: RentingWorld,
 ) -> None:
     box, _ = world.up()
@@ -298,7 +302,7 @@ def test_a_list_that_leaves_out_a_zone_says_so_and_a_box_elsewhere_is_ended(
     assert world.simulation.destroyed == [box.box_id]
 
 
-def test_what_is_left_is_named(world: RentingWorld) -> None:
+def test_a_google_cloud_disk_left_behind_is_listed_with_its_price(world: RentingWorld) -> None:
     box, _ = world.up()
     account = world.account
     assert account.leftovers() == []
@@ -311,7 +315,7 @@ def test_what_is_left_is_named(world: RentingWorld) -> None:
     assert account.log(box.box_id) == ["one", "two"]
 
 
-def test_only_whole_gpus_with_a_price_are_offered(world: RentingWorld) -> None:
+def test_google_cloud_offers_only_whole_gpus_with_a_known_price(world: RentingWorld) -> None:
     kinds = ("g2-standard-48", "g4-standard-48", "g4-standard-24", "a2-highgpu-2g", "n1-standard-4")
     world.simulation.offers = [
         *(SimulatedOffer(kind, region=ZONE) for kind in (*kinds, "a2-ultragpu-1g")),
@@ -347,7 +351,7 @@ def test_only_whole_gpus_with_a_price_are_offered(world: RentingWorld) -> None:
         ("USER_PROJECT_DENIED", "may not use project", "What your credentials must be allowed"),
     ],
 )
-def test_what_a_read_is_refused_for_is_no_login_that_is_over(
+def test_a_google_cloud_refusal_says_its_cause_and_not_to_log_in_again(
     world: RentingWorld, exact: str, said: str, advice: str
 ) -> None:
     told = google_error(403, "forbidden", said, exact)
@@ -363,7 +367,7 @@ def test_what_a_read_is_refused_for_is_no_login_that_is_over(
     ("constraint", "asked"), [("compute.vmExternalIpAccess", 1), ("gcp.resourceLocations", 4)]
 )
 @pytest.mark.parametrize("in_operation", [False, True])
-def test_a_policy_refuses_for_good_and_one_of_places_elsewhere_not(
+def test_a_google_cloud_policy_ends_the_tries_but_one_on_places_only_after_each_offer(
     world: RentingWorld, constraint: str, asked: int, in_operation: bool
 ) -> None:
     google = world.simulation.own
@@ -386,7 +390,7 @@ def test_a_policy_refuses_for_good_and_one_of_places_elsewhere_not(
     assert len(world.creates) == asked
 
 
-def test_too_many_requests_come_as_403_and_are_made_again(world: RentingWorld) -> None:
+def test_google_cloud_requests_refused_for_their_rate_are_made_again(world: RentingWorld) -> None:
     world.simulation.fault_on = {CREATES["gcp"]: RATE_LIMIT}
     box, _ = world.up()
     assert world.simulation.rented == [box.box_id]
@@ -395,7 +399,7 @@ def test_too_many_requests_come_as_403_and_are_made_again(world: RentingWorld) -
     assert [one.id for one in world.account.boxes()] == [box.box_id]
 
 
-def test_a_token_is_renewed_once_it_is_over(world: RentingWorld) -> None:
+def test_a_google_cloud_token_is_renewed_once_it_has_expired(world: RentingWorld) -> None:
     account = world.account
     account.boxes()
     google = account._google
@@ -407,7 +411,7 @@ def test_a_token_is_renewed_once_it_is_over(world: RentingWorld) -> None:
 
 
 @pytest.mark.parametrize("error", [TypeError, AttributeError, KeyError])
-def test_a_token_server_that_answers_another_type_is_a_refusal(
+def test_an_answer_of_another_type_by_googles_token_server_is_a_refused_key(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
 ) -> None:
     account = world.account
@@ -423,7 +427,7 @@ def test_a_token_server_that_answers_another_type_is_a_refusal(
         account.boxes()
 
 
-def test_credentials_that_are_none_are_refused_with_what_to_do(
+def test_malformed_google_credentials_are_refused_with_the_gcloud_login_command(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     file = tmp_path / "key.json"
@@ -437,7 +441,7 @@ def test_credentials_that_are_none_are_refused_with_what_to_do(
     assert world.simulation.asked == []
 
 
-def test_the_shipped_prices_are_those_of_whole_machines(world: RentingWorld) -> None:
+def test_the_shipped_google_cloud_prices_are_those_of_whole_machines(world: RentingWorld) -> None:
     """As the source lists them: sums of their parts."""
     world.simulation.offers = offers_at("gcp")
     prices = {offer.id: offer.price for offer in world.offers()}

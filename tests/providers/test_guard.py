@@ -84,7 +84,7 @@ def guard(user: User, rc: int = 0) -> Any:
     return user.run("guard", "--once", "--json").must(rc).json()
 
 
-def test_a_lease_that_is_over_ends_its_box_and_no_other(
+def test_guard_stops_only_the_box_whose_lease_is_over(
     user: User, account: SimulatedAccount
 ) -> None:
     assert guard(user) == {**guard(user), "boxes": [], "not_by_id": [], "without_lease": []}
@@ -143,7 +143,7 @@ def counts(there: LoopbackBox, over: str, *, is_there: bool = True, **limits: li
     Path(home, "lease.pid").write_text(f"{number} {stat[21 - 2]} {boot}\n")
 
 
-def test_how_idle_it_is_the_box_says_and_that_ends_it_alone(
+def test_guard_ends_an_idle_box_only_by_the_word_of_its_live_monitor(
     user: User, account: SimulatedAccount, there: LoopbackBox
 ) -> None:
     lease = {"seconds": 9 * HOUR, "set": time.time() - HOUR, "extended": 0.0, "held": "no-key"}
@@ -181,7 +181,7 @@ def test_how_idle_it_is_the_box_says_and_that_ends_it_alone(
     assert account.boxes[0].state == "running"
 
 
-def test_a_box_that_holds_its_lease_no_more_is_ended(
+def test_guard_ends_a_box_past_its_lease_once_the_box_itself_holds_it_no_more(
     user: User, account: SimulatedAccount, there: LoopbackBox
 ) -> None:
     set_lease(user, seconds=HOUR, set=time.time() - 3 * HOUR, extended=0.0, held="yes")
@@ -213,7 +213,7 @@ def sets_up(there: LoopbackBox) -> None:
     Path(there.home, ".boxstrap/lock").write_text(f"{holder}\nscript\n20261122-1\nsetup\n")
 
 
-def test_what_is_safe_is_destroyed_and_all_else_is_stopped(
+def test_guard_destroys_a_box_with_nothing_to_lose_and_stops_any_other(
     user: User, account: SimulatedAccount, there: LoopbackBox
 ) -> None:
     there.run("mkdir -p ~/.boxstrap")
@@ -246,7 +246,7 @@ def test_what_is_safe_is_destroyed_and_all_else_is_stopped(
     assert len([*user.state.glob("ended/*/box.json")]) == 1
 
 
-def test_where_no_stop_is_results_yield_after_they_were_tried_to_be_fetched(
+def test_guard_destroys_a_lambda_box_with_unsaved_results_after_it_tried_to_fetch_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     lost = [Loss("results", "train-1", "out/a: changed")]
@@ -277,7 +277,7 @@ def test_where_no_stop_is_results_yield_after_they_were_tried_to_be_fetched(
             assert all(str(one) in ended.says for one in unsafe)
 
 
-def test_a_stop_that_would_lose_something_is_none() -> None:
+def test_guard_knows_from_the_workdir_whether_a_stop_would_wipe_a_runpod_box() -> None:
     """By what is recorded here, without asking the box's monitor."""
     runpod = PROVIDERS["runpod"](ApiKey(KEY, "the test"))
     for workdir, held, wipes in (
@@ -291,7 +291,7 @@ def test_a_stop_that_would_lose_something_is_none() -> None:
     assert not guarding._wipes(box, PROVIDERS["vast"](ApiKey(KEY, "the test")))
 
 
-def test_what_its_monitor_says_a_stop_would_wipe_is_not_stopped(
+def test_guard_does_not_stop_a_box_whose_monitor_says_that_a_stop_would_wipe_results(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A run that started after the setup may write outside the volume."""
@@ -309,7 +309,7 @@ def test_what_its_monitor_says_a_stop_would_wipe_is_not_stopped(
         assert (ended.stopped, len(stopped) - before) == (not is_wiped, not is_wiped)
 
 
-def test_a_box_of_a_cluster_is_not_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_guard_does_not_stop_a_box_of_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     account: Any = PROVIDERS["runpod"](ApiKey(KEY, "the test"))
     monkeypatch.setattr(account, "stop", pytest.fail)
     rented = RentedBox("runpod", "a", "", RentedState.RUNNING, cluster="c1")
@@ -320,7 +320,7 @@ def test_a_box_of_a_cluster_is_not_stopped(monkeypatch: pytest.MonkeyPatch) -> N
     assert "RunPod stops no such box: it keeps running and costing" in ended.says
 
 
-def test_a_cluster_is_destroyed_once_the_leases_of_all_its_boxes_are_over(
+def test_guard_destroys_a_cluster_once_the_leases_of_all_its_boxes_are_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     screen: Any = SimpleNamespace(say=print, warn=print, note=print, result=lambda *_: None)
@@ -368,7 +368,7 @@ def test_a_cluster_is_destroyed_once_the_leases_of_all_its_boxes_are_over(
         assert all_boxes() == []
 
 
-def test_a_guard_whose_disk_is_full_ends_what_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_guard_with_a_full_disk_ends_a_box_past_its_lease(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also, a record that another command puts aside in the meantime is not created again."""
     lease = {"set": time.time() - 3 * HOUR, "seconds": HOUR, "held": "no-key"}
     known = KnownBox("box", "vast:1000", created=5.0, lease=lease)
@@ -390,7 +390,7 @@ def test_a_guard_whose_disk_is_full_ends_what_is_over(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("then", ["stop", "destroy"])
 @pytest.mark.parametrize("late", [False, True], ids=["before it looks", "while it ends its runs"])
-def test_a_lease_that_was_changed_meanwhile_ends_nothing(
+def test_guard_ends_no_box_whose_lease_was_extended_meanwhile(
     then: str, late: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A guard reads what it knows once; fetching what one box has may then take hours."""
@@ -425,7 +425,7 @@ def full_disk(*_: object) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_a_guard_that_slept_tried_nothing_meanwhile() -> None:
+def test_guard_that_slept_meanwhile_counts_only_the_time_in_which_it_tried() -> None:
     known = KnownBox("box", "lambda:a1", created=5.0, lease={"set": 1e9})
     save_box(known)
     rented: Any = SimpleNamespace(since=None, price=None)
@@ -437,7 +437,9 @@ def test_a_guard_that_slept_tried_nothing_meanwhile() -> None:
     assert over == [0.0, 0.0, 300.0, 900.0, 1200.0, 1500.0]
 
 
-def test_what_was_down_is_not_counted(user: User, account: SimulatedAccount) -> None:
+def test_guard_counts_no_time_while_the_box_is_stopped(
+    user: User, account: SimulatedAccount
+) -> None:
     set_lease(user, seconds=4 * HOUR, set=time.time() - 3 * HOUR, extended=0.0, held="no-key")
     assert left(guard(user)["boxes"][0]) == about(HOUR)
     # Vast.ai's uptime is in minutes: another second is no other start.
@@ -461,7 +463,7 @@ def test_what_was_down_is_not_counted(user: User, account: SimulatedAccount) -> 
         assert spent(said, "8.00") == pytest.approx(7.0, abs=0.1)
 
 
-def test_an_account_that_fails_is_tried_again(user: User, account: SimulatedAccount) -> None:
+def test_guard_ends_no_box_while_its_account_fails(user: User, account: SimulatedAccount) -> None:
     set_lease(user, dollars=1.0, set=time.time() - 3 * HOUR, extended=0.0, held="no-key")
     account.faults = [(500, {})] * 5
     said = user.run("guard", "--once").must(3)
@@ -486,7 +488,7 @@ def test_an_account_that_fails_is_tried_again(user: User, account: SimulatedAcco
     assert guard(user)["boxes"][0]["says"] == "it is gone"
 
 
-def test_doctor_says_when_it_looked(user: User, account: SimulatedAccount) -> None:
+def test_doctor_warns_when_guard_did_not_look_lately(user: User, account: SimulatedAccount) -> None:
     def look() -> Any:
         checks = user.run("doctor", "--json").json()["checks"]
         return next(one for one in checks if one["check"] == "guard")
@@ -503,11 +505,11 @@ def test_doctor_says_when_it_looked(user: User, account: SimulatedAccount) -> No
     assert not look()["ok"]
 
 
-def test_without_a_cron_line_it_says_how(user: User) -> None:
+def test_guard_without_once_says_which_cron_line_to_add(user: User) -> None:
     assert "* * * *" in user.run("guard").must(2).err
 
 
-def test_dollars_that_nothing_counts_are_said() -> None:
+def test_guard_says_that_lease_dollars_are_not_counted_when_no_price_is_known() -> None:
     """So it is at Paperspace where the unit of its rate is unknown, and only a guard holds it."""
     terms = LeaseTerms(dollars=3.0, seconds=7200.0)
     assert "its dollars are not counted" in guard_module.describe_left(terms, LeaseState(), "")
@@ -519,7 +521,7 @@ def test_dollars_that_nothing_counts_are_said() -> None:
         assert "not counted" not in guard_module.describe_left(known, told, "")
 
 
-def test_what_it_can_not_end_or_must_not_touch_is_said(
+def test_guard_names_boxes_that_it_can_not_end_or_that_down_is_working_on(
     user: User, account: SimulatedAccount
 ) -> None:
     set_lease(user, seconds=HOUR, set=time.time() - 3 * HOUR, extended=0.0, held="no-key")
@@ -539,7 +541,7 @@ def test_what_it_can_not_end_or_must_not_touch_is_said(
     assert account.changed == ["PUT /api/v0/instances/1000/"]
 
 
-def test_without_the_time_of_its_account_no_lease_is_counted() -> None:
+def test_guard_counts_no_lease_when_the_account_does_not_say_the_time() -> None:
     """This machine's clock may be wrong, and would end a box hours too early."""
     account: Any = SimpleNamespace(name="vast", title="Vast.ai", answered_at=None)
     rented = RentedBox("vast", "1", "", RentedState.RUNNING)
@@ -548,7 +550,9 @@ def test_without_the_time_of_its_account_no_lease_is_counted() -> None:
         guarding.count_lease(KnownBox("gpu", "vast:1"), terms, rented, account)
 
 
-def test_one_box_keeps_no_lease_of_another_from_being_held(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_guard_ends_a_box_though_another_is_slow_or_crashes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """One takes until the other one is done, one ends in an error of ours."""
     names = ("broken", "slow", "box")
     lease = {"set": time.time() - 3 * HOUR, "seconds": HOUR, "held": "no-key"}
@@ -572,7 +576,7 @@ def test_one_box_keeps_no_lease_of_another_from_being_held(monkeypatch: pytest.M
     assert [one["stopped"] for one in shown[0]["boxes"]] == [False, True, True]
 
 
-def test_results_that_never_end_keep_no_box(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_guard_gives_up_fetching_results_that_never_end(monkeypatch: pytest.MonkeyPatch) -> None:
     token = CancelToken()
     login = contextlib.nullcontext(SimpleNamespace(cancel=token))
     monkeypatch.setattr(guarding, "BoxLogin", SimpleNamespace(open=lambda *_: login))

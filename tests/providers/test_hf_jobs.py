@@ -43,7 +43,7 @@ def account_there() -> CloudAccount:
     return PROVIDERS["hf"](ApiKey(KEY, "a test"))
 
 
-def test_a_job_is_rented_found_and_cancelled(world: RentingWorld) -> None:
+def test_a_hugging_face_job_is_rented_found_by_its_mark_and_cancelled(world: RentingWorld) -> None:
     account, simulation = world.account, world.simulation
     offers = offers_of([account], RentOrder(gpu_names=("a10g", "T4"), disk_gb=100))[0]
     assert [(one.id, one.price, one.memory_gib, one.disk_gb) for one in offers] == [
@@ -70,7 +70,7 @@ def test_a_job_is_rented_found_and_cancelled(world: RentingWorld) -> None:
     assert simulation.destroyed == [job]
 
 
-def test_the_library_sends_what_we_send_and_reads_the_same(
+def test_hugging_faces_own_library_sends_the_same_request_for_a_job(
     simulation: SimulatedAccount, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent = list[Any]()
@@ -106,7 +106,7 @@ def test_the_library_sends_what_we_send_and_reads_the_same(
     simulation.violations.clear()  # it called itself by its own name
 
 
-def test_the_limit_is_after_the_lease_whichever_ends_first() -> None:
+def test_the_limit_of_a_hugging_face_job_is_half_an_hour_after_its_lease() -> None:
     assert limit_s(RentOrder(), 2.0) == DAY_S
     assert limit_s(RentOrder(lease_hours=2.5), 2.0) == 9000 + AFTER_LEASE_S
     assert limit_s(RentOrder(lease_dollars=10.0), 2.0) == 5 * 3600 + AFTER_LEASE_S
@@ -114,7 +114,7 @@ def test_the_limit_is_after_the_lease_whichever_ends_first() -> None:
     assert limit_s(RentOrder(lease_hours=8, lease_dollars=10.0), 2.0) == 5 * 3600 + AFTER_LEASE_S
 
 
-def test_a_job_ends_by_its_own_limit(world: RentingWorld) -> None:
+def test_a_hugging_face_job_past_its_limit_is_gone_and_up_rents_a_new(world: RentingWorld) -> None:
     box, _ = world.up()
     simulation = world.simulation
     (job,) = world.ours
@@ -129,7 +129,7 @@ def test_a_job_ends_by_its_own_limit(world: RentingWorld) -> None:
     assert simulation.destroyed == []
 
 
-def test_one_without_ssh_or_with_an_odd_way_in_is_no_box(simulation: SimulatedAccount) -> None:
+def test_a_hugging_face_job_without_ssh_has_no_address(simulation: SimulatedAccount) -> None:
     boxes = simulation.boxes
     boxes[0].order = {"timeoutSeconds": 10**6}
     boxes[1].user = "-oProxyCommand=x y"
@@ -152,7 +152,7 @@ def test_one_without_ssh_or_with_an_odd_way_in_is_no_box(simulation: SimulatedAc
         {"createdAt": {"a": 1}},
     ],
 )
-def test_a_job_with_a_value_of_another_type_is_no_answer(
+def test_a_hugging_face_job_with_a_value_of_another_type_counts_as_no_answer(
     simulation: SimulatedAccount, said: dict[str, object]
 ) -> None:
     account = account_there()
@@ -179,7 +179,7 @@ def test_a_job_with_a_value_of_another_type_is_no_answer(
         {"accelerator": {**ACCELERATOR, "quantity": "9" * 5000}},
     ],
 )
-def test_hardware_with_a_value_of_another_type_is_no_answer(
+def test_hugging_face_hardware_with_a_value_of_another_type_counts_as_no_answer(
     simulation: SimulatedAccount, said: dict[str, object]
 ) -> None:
     one = {
@@ -194,7 +194,7 @@ def test_hardware_with_a_value_of_another_type_is_no_answer(
         account_there().catalog(RentOrder())
 
 
-def test_what_refuses_is_told_apart(simulation: SimulatedAccount) -> None:
+def test_hugging_face_refusals_are_final_for_credit_or_plan(simulation: SimulatedAccount) -> None:
     account = account_there()
     offer = offers_of([account], RentOrder())[0][0]
     assert account.find_mark(MARK) == []  # so it knows the user's name
@@ -219,7 +219,7 @@ def test_what_refuses_is_told_apart(simulation: SimulatedAccount) -> None:
     assert simulation.destroyed == []
 
 
-def test_a_bucket_is_no_disk_and_nothing_is_for_bids(simulation: SimulatedAccount) -> None:
+def test_hugging_face_has_no_offers_with_a_volume_or_for_spot(simulation: SimulatedAccount) -> None:
     assert account_there().catalog(RentOrder(volume="me/bucket")) == []
     assert account_there().catalog(RentOrder(spot=True)) == []
     simulation.offers[0].count, simulation.offers[0].memory_gib = 4, 24
@@ -227,7 +227,7 @@ def test_a_bucket_is_no_disk_and_nothing_is_for_bids(simulation: SimulatedAccoun
     assert (one.gpu_count, one.memory_gib) == (4, 24)
 
 
-def test_its_log_says_why_a_job_never_came(world: RentingWorld) -> None:
+def test_the_log_of_a_hugging_face_job_says_why_it_never_started(world: RentingWorld) -> None:
     world.simulation.log = "pulling\nno such image"
     world.simulation.offers = world.simulation.offers[:1]
     world.simulation.offers[0].fate = "stuck"
@@ -235,7 +235,7 @@ def test_its_log_says_why_a_job_never_came(world: RentingWorld) -> None:
         world.up(limit=100.0, loading_s=60.0)
 
 
-def test_a_token_for_downloads_rents_nothing_and_hides_no_other_account(user: User) -> None:
+def test_a_hugging_face_token_rents_there_only_when_the_provider_is_named(user: User) -> None:
     with simulated("hf") as hub, simulated("vast") as vast:
         user.env |= hub.environment() | vast.environment()
         hub.offers, vast.offers = offers_at("hf"), [SimulatedOffer("11")]
@@ -250,7 +250,7 @@ def test_a_token_for_downloads_rents_nothing_and_hides_no_other_account(user: Us
         assert box["host"] == "vast:5"
 
 
-def test_a_job_is_reached_by_its_id_warns_of_its_end_and_is_cancelled_alone(
+def test_status_of_a_hugging_face_job_tells_its_end_and_down_cancels_it_alone(
     user: User, there: LoopbackBox
 ) -> None:
     Path(there.home, ".boxstrap").mkdir()

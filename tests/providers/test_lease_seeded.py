@@ -153,7 +153,7 @@ class LeaseUnderFaults:
 @pytest.mark.sampled
 @pytest.mark.parametrize("provider", sorted(APIS))
 @pytest.mark.parametrize("number", range(RUNS))
-def test_no_lease_is_left_unheld_in_silence(
+def test_a_lease_that_nothing_holds_is_always_said_whatever_the_account_answers(
     number: int,
     provider: str,
     seeded: random.Random,

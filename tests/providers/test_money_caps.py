@@ -46,7 +46,7 @@ def configure(user: User, text: str) -> None:
         ("{max_dollars: 5}", {"BOXSTRAP_MAX_DOLLARS": "99"}, (), "max_dollars allows $5.00"),
     ],
 )
-def test_nothing_is_rented_beyond_a_cap_whatever_is_asked_for(
+def test_up_rents_nothing_beyond_a_money_cap_whatever_its_options_say(
     user: User,
     vast: SimulatedAccount,
     caps: str,
@@ -67,7 +67,7 @@ def test_nothing_is_rented_beyond_a_cap_whatever_is_asked_for(
 
 
 @pytest.mark.parametrize("name", ["a/b", "127.0.0.1", "there"])
-def test_nothing_is_rented_under_a_name_that_no_new_box_can_have(
+def test_up_rents_nothing_under_a_name_that_is_taken_or_malformed(
     user: User, vast: SimulatedAccount, name: str
 ) -> None:
     user.repository(boxstrap__yaml=PROFILE)
@@ -77,7 +77,7 @@ def test_nothing_is_rented_under_a_name_that_no_new_box_can_have(
     assert vast.rented == []
 
 
-def test_processes_at_the_same_time_share_one_sum(
+def test_up_in_several_processes_at_once_stays_within_max_dollars_together(
     request: pytest.FixtureRequest, seeded: random.Random, user: User, vast: SimulatedAccount
 ) -> None:
     """`make chaos` starts fifty. Each is killed once it has rented, as its box has no ssh."""

@@ -38,7 +38,7 @@ def account(user: User, site: Path, **changed: object) -> Path:
     return file
 
 
-def test_it_is_held_to_what_every_provider_must_do(site: Path) -> None:
+def test_a_provider_of_another_package_passes_the_tests_for_every_provider(site: Path) -> None:
     words = ["-q", "-p", "no:cacheprovider", "--provider", "acme"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *words, "tests/providers/test_any_provider.py"],
@@ -52,7 +52,9 @@ def test_it_is_held_to_what_every_provider_must_do(site: Path) -> None:
 
 
 @pytest.mark.boxes
-def test_a_box_of_it_is_rented_set_up_listed_and_given_back(rent: Rent, site: Path) -> None:
+def test_a_box_of_a_packages_provider_is_rented_set_up_and_given_back(
+    rent: Rent, site: Path
+) -> None:
     rented = rent("lambda", used=True)
     user, box = rented.user, rented.box
     file = account(user, site, at=[box.address, box.port, box.user])
@@ -83,7 +85,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_one_that_is_broken_is_told_of_and_breaks_nothing_else(
+def test_a_broken_provider_package_is_named_and_breaks_no_other_command(
     case: str, user: User, site: Path, tmp_path: Path
 ) -> None:
     text, said = BROKEN[case]
@@ -100,7 +102,7 @@ def test_one_that_is_broken_is_told_of_and_breaks_nothing_else(
     user.run("estimate", "--gpu", "A100", "--hours", "1").must(0)
 
 
-def test_one_that_fails_is_named_and_hides_no_other(user: User, site: Path) -> None:
+def test_a_provider_package_that_fails_is_named_by_boxes_and_up(user: User, site: Path) -> None:
     file = account(user, site)
     file.write_text("{}")
     user.repository()
@@ -110,7 +112,7 @@ def test_one_that_fails_is_named_and_hides_no_other(user: User, site: Path) -> N
     assert "the package of Acme Cloud failed" in user.run(*dry).must(3).err
 
 
-def test_a_profile_may_name_it_only_where_it_is_installed(user: User, site: Path) -> None:
+def test_a_profile_may_name_a_packages_provider_only_if_installed(user: User, site: Path) -> None:
     user.repository(boxstrap__yaml="version: 1\nrent: {provider: acme}\n")
     (profile,) = user.place.glob("boxstrap.yaml")
     words = ("profiles", "--validate", str(profile))
@@ -119,7 +121,7 @@ def test_a_profile_may_name_it_only_where_it_is_installed(user: User, site: Path
     user.run(*words).must(0)
 
 
-def test_commands_that_need_no_provider_look_for_none(user: User) -> None:
+def test_commands_that_need_no_provider_do_not_look_for_provider_packages(user: User) -> None:
     """Looking for other packages' takes a tenth of a second."""
     user.repository()
     code = (

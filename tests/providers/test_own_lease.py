@@ -123,7 +123,9 @@ class BoxWithLease:
             each.wait()
 
 
-def test_its_run_is_warned_and_it_is_stopped(account: SimulatedAccount, tmp_path: Path) -> None:
+def test_a_monitor_lets_its_run_save_and_stops_the_box_when_the_lease_is_over(
+    account: SimulatedAccount, tmp_path: Path
+) -> None:
     # There is no volume here: if a stop would wipe the rest, only `destroy` lets the box end.
     then = "destroy" if APIS[account.provider].volume else "stop"
     box = BoxWithLease(tmp_path / "b", {"seconds": 4.0, "then": then}, environment(account))
@@ -148,7 +150,7 @@ def test_its_run_is_warned_and_it_is_stopped(account: SimulatedAccount, tmp_path
 
 
 @pytest.mark.parametrize("grows", [False, True], ids=["pulled", "pulled, and grown since"])
-def test_only_what_lies_at_home_is_destroyed(
+def test_a_lease_destroys_its_box_only_if_all_results_are_at_home(
     account: SimulatedAccount, tmp_path: Path, grows: bool
 ) -> None:
     box = BoxWithLease(tmp_path / "b", {"seconds": 2.0, "then": "destroy"}, environment(account))
@@ -174,7 +176,7 @@ def is_running(account: SimulatedAccount) -> bool:
     return account.boxes[0].state == "running"
 
 
-def test_a_key_that_may_not_destroy_stops_it(
+def test_a_lease_stops_its_box_when_the_api_key_may_not_destroy_it(
     account: SimulatedAccount, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     instance = own(account, monkeypatch)
@@ -202,7 +204,7 @@ def refuse(_: OwnInstance) -> None:
         (("own",), "stop", "no-boot"),
     ],
 )
-def test_what_a_stop_would_wipe_is_not_stopped(
+def test_a_lease_does_not_stop_a_pod_whose_results_a_stop_would_wipe(
     mounts: tuple[str, ...],
     then: str,
     held: str,
@@ -231,7 +233,7 @@ def test_what_a_stop_would_wipe_is_not_stopped(
 
 
 @pytest.mark.parametrize("what", ["released", "extended", "ends"])
-def test_what_a_person_says_while_the_account_is_asked_counts(
+def test_a_lease_released_or_extended_while_the_account_is_asked_ends_nothing(
     what: str, tmp_path: Path, account: SimulatedAccount, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(OwnInstance, "keeps", lambda *_: True)
@@ -260,7 +262,7 @@ def test_what_a_person_says_while_the_account_is_asked_counts(
     assert is_running(account) == (what != "ends")
 
 
-def test_an_account_is_not_waited_for_while_a_look_grows_old(
+def test_a_lease_does_not_ask_the_account_again_while_a_look_at_the_runs_grows_old(
     tmp_path: Path, account: SimulatedAccount, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "lease.json").write_text(json.dumps({"seconds": 10, "then": "destroy"}))
@@ -280,7 +282,7 @@ def test_an_account_is_not_waited_for_while_a_look_grows_old(
     assert (keeper.looks, len(asked)) == (True, 2)
 
 
-def test_what_a_result_links_to_beside_the_volume_is_not_wiped(
+def test_a_lease_does_not_stop_a_pod_whose_results_link_outside_the_volume(
     tmp_path: Path, account: SimulatedAccount, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     volume, beside = tmp_path / "volume", tmp_path / "root"
@@ -308,7 +310,7 @@ def test_what_a_result_links_to_beside_the_volume_is_not_wiped(
     assert is_running(account) == wipes
 
 
-def test_one_read_shows_what_it_costs_and_since_when(
+def test_a_box_reads_its_own_price_and_start_time_from_its_account(
     account: SimulatedAccount, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     account.clock = SimulatedClock(time.time)
@@ -318,7 +320,7 @@ def test_one_read_shows_what_it_costs_and_since_when(
     assert began <= said.now <= time.time()  # by the answer's own date, in whole seconds
 
 
-def test_what_it_cant_ask_is_said(
+def test_a_box_tells_a_refused_api_key_from_an_account_without_an_answer(
     account: SimulatedAccount, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refused = {"vast": "404", "runpod": "401"}[account.provider]
@@ -333,7 +335,7 @@ def test_what_it_cant_ask_is_said(
         own(account, monkeypatch).ask()
 
 
-def test_a_box_without_a_key_says_so_and_its_run_goes_on(
+def test_a_lease_on_a_box_without_an_api_key_is_unheld_and_its_run_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "lease.json").write_text('{"seconds": 1}')
@@ -361,7 +363,7 @@ def test_a_box_without_a_key_says_so_and_its_run_goes_on(
     assert not keeper.turn([], [])
 
 
-def test_idle_and_stall_are_paused_as_long_as_the_user_added(tmp_path: Path) -> None:
+def test_a_lease_counts_no_idle_time_for_as_long_as_the_user_extended_it(tmp_path: Path) -> None:
     terms = {"seconds": 9000, "dollars": 5.0, "price": 1.0, "idle": 100, "then": "stop"}
     (tmp_path / "lease.json").write_text(json.dumps(terms))
     now = [1000.0]
@@ -380,7 +382,7 @@ def test_idle_and_stall_are_paused_as_long_as_the_user_added(tmp_path: Path) -> 
     assert [over for _, over in said] == ["", "", ""]
 
 
-def test_a_pod_s_key_that_is_refused_holds_the_lease_by_the_older_api(
+def test_a_runpod_lease_is_held_by_graphql_when_the_pods_key_is_refused_by_rest(
     tmp_path: Path, account: SimulatedAccount, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """RunPod's REST answers a pod's own key with 403; GraphQL lets it end this pod alone."""
@@ -406,7 +408,7 @@ def test_a_pod_s_key_that_is_refused_holds_the_lease_by_the_older_api(
     assert [(box.id, box.state) for box in account.boxes] == [("2000", "running")]
 
 
-def test_what_stands_before_the_account_refuses_no_key(
+def test_a_403_of_a_proxy_before_the_account_is_no_refused_key_of_the_lease(
     tmp_path: Path, account: SimulatedAccount, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A 403 that isn't the API's own answer says nothing of the key: it is asked again."""
@@ -423,7 +425,7 @@ def test_what_stands_before_the_account_refuses_no_key(
     assert {"User-Agent": f"boxstrap/{__version__}"} == AGENT  # the box has no package to ask
 
 
-def test_the_time_while_the_box_was_stopped_is_not_paid_for(
+def test_a_box_counts_its_cost_from_its_last_start_and_not_from_its_rental(
     tmp_path: Path, account: SimulatedAccount, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Vast.ai's `start_date` is when it was made, and no start since changes it."""
@@ -456,7 +458,7 @@ def shutdowns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("terminate", "stop", "wipes", "its shutdown would destroy it"),
     ],
 )
-def test_a_box_that_ends_by_its_shutdown_does_what_its_rental_set(
+def test_a_lease_shuts_its_box_down_only_if_that_does_what_the_lease_says(
     shutdowns: Path, tmp_path: Path, does: str, then: str, held: str, ends: str
 ) -> None:
     """One that a shutdown would destroy is not ended by a lease that only stops."""
@@ -490,7 +492,7 @@ def test_a_box_that_ends_by_its_shutdown_does_what_its_rental_set(
     assert document(lease)["by"] == "shutdown"
 
 
-def test_a_shutdown_that_may_not_be_is_said(
+def test_a_box_whose_user_may_not_shut_it_down_says_so(
     shutdowns: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
@@ -515,7 +517,7 @@ def test_a_shutdown_that_may_not_be_is_said(
 @pytest.mark.parametrize(
     "text", ["", "ec2", "ec2 halt 1.5", "ec2 stop 1.2.3", "azure stop 1", "ec2 stop -1", "\udcff"]
 )
-def test_a_marker_that_says_something_else_ends_no_box(tmp_path: Path, text: str) -> None:
+def test_a_malformed_marker_file_on_a_box_allows_no_shutdown(tmp_path: Path, text: str) -> None:
     marker = tmp_path / "marker"
     marker.write_text(text, errors="surrogateescape")
     assert find_instance((), (str(marker),)) is None

@@ -18,7 +18,7 @@ from tests.providers.renting_world import PUBLIC, RentingWorld
 PROVIDER = "paperspace"
 
 
-def test_a_machine_is_made_priced_and_then_started(world: RentingWorld) -> None:
+def test_a_paperspace_machine_is_made_and_priced_before_it_is_started(world: RentingWorld) -> None:
     simulation = world.simulation
     box, _ = world.up(order=RentOrder(max_price=1.0, disk_gb=60))
     assert [asked.partition("?")[0] for asked in simulation.changed] == [
@@ -42,7 +42,7 @@ def test_a_machine_is_made_priced_and_then_started(world: RentingWorld) -> None:
 
 
 @pytest.mark.parametrize("unit", [100, 24, 730, 1 / 60, 1 / 3600, 0])
-def test_a_rate_that_is_not_of_dollars_an_hour_starts_nothing(
+def test_a_paperspace_machine_whose_rate_is_not_dollars_an_hour_is_never_started(
     world: RentingWorld, unit: float
 ) -> None:
     """Cents, dollars a day, a month, a minute, a second; and none at all."""
@@ -57,7 +57,7 @@ def test_a_rate_that_is_not_of_dollars_an_hour_starts_nothing(
     assert "That cost about $0.00" in error.value.hint
 
 
-def test_a_machine_of_an_unknown_unit_has_no_price(world: RentingWorld) -> None:
+def test_a_paperspace_machine_with_a_rate_of_unknown_unit_has_no_price(world: RentingWorld) -> None:
     account = world.account
     world.simulation.boxes += [SimulatedBox("ps1", price=0.9), SimulatedBox("ps2", price=76.0)]
     world.simulation.boxes[-1].order["machineType"] = "A4000"
@@ -66,7 +66,7 @@ def test_a_machine_of_an_unknown_unit_has_no_price(world: RentingWorld) -> None:
     assert (found["ps1"], found["ps2"]) == ((0.9, ""), (None, said))
 
 
-def test_one_that_is_dearer_than_its_list_price_is_never_started(world: RentingWorld) -> None:
+def test_a_paperspace_machine_above_max_price_is_never_started(world: RentingWorld) -> None:
     world.simulation.offers[0].billed = 1.2
     box, _ = world.up()
     assert world.simulation.destroyed == ["9001"]
@@ -74,7 +74,7 @@ def test_one_that_is_dearer_than_its_list_price_is_never_started(world: RentingW
     assert any("it costs $1.20 an hour, and $1.00 was agreed to" in x for x in world.heard.lines)
 
 
-def test_one_that_is_dearer_once_it_runs_is_given_back(world: RentingWorld) -> None:
+def test_a_paperspace_machine_dearer_once_it_runs_is_given_back(world: RentingWorld) -> None:
     world.simulation.offers[0].wakes = "dearer"
     box, _ = world.up()
     assert (world.simulation.destroyed, box.box_id) == (["9001"], "9002")
@@ -83,7 +83,7 @@ def test_one_that_is_dearer_once_it_runs_is_given_back(world: RentingWorld) -> N
     assert ended.spent > 0
 
 
-def test_a_start_that_is_refused_is_tried_once_more(world: RentingWorld) -> None:
+def test_a_refused_start_of_a_paperspace_machine_is_tried_once_more(world: RentingWorld) -> None:
     simulation = world.simulation
     simulation.offers[0].wakes = "refused"
     simulation.log = "no capacity in NY2"
@@ -97,13 +97,17 @@ def test_a_start_that_is_refused_is_tried_once_more(world: RentingWorld) -> None
 
 
 @pytest.mark.parametrize("fault", ["cut", "cut after", "500", "500 after", "nonsense after", "429"])
-def test_a_start_without_an_answer_is_looked_at_again(world: RentingWorld, fault: str) -> None:
+def test_a_start_of_a_paperspace_machine_whose_answer_was_lost_is_looked_at_again(
+    world: RentingWorld, fault: str
+) -> None:
     world.simulation.fault_on = {"PATCH /v1/machines/": fault}
     box, _ = world.up()
     assert world.simulation.started == world.simulation.rented == [box.box_id]
 
 
-def test_one_whose_up_was_interrupted_is_started_by_the_next(world: RentingWorld) -> None:
+def test_a_paperspace_machine_of_an_interrupted_up_is_started_by_the_next(
+    world: RentingWorld,
+) -> None:
     world.interrupt_at = world.simulation.clock.now + 10
     with pytest.raises(KeyboardInterrupt):
         world.up()
@@ -122,7 +126,7 @@ def test_one_whose_up_was_interrupted_is_started_by_the_next(world: RentingWorld
     assert ended.spent > 0.45
 
 
-def test_one_that_was_used_and_stopped_is_started_only_at_an_agreed_price(
+def test_a_stopped_paperspace_machine_is_started_again_only_within_max_price(
     world: RentingWorld,
 ) -> None:
     box, _ = world.up()
@@ -135,7 +139,7 @@ def test_one_that_was_used_and_stopped_is_started_only_at_an_agreed_price(
     assert world.simulation.started == [box.box_id] * 2
 
 
-def test_only_what_is_free_and_has_a_known_price_is_offered(world: RentingWorld) -> None:
+def test_paperspace_offers_only_free_machines_with_a_known_price(world: RentingWorld) -> None:
     simulation = world.simulation
     account = world.account
     simulation.offers[1].fate = "taken"
@@ -160,7 +164,7 @@ def test_only_what_is_free_and_has_a_known_price_is_offered(world: RentingWorld)
     assert not error.value.is_final
 
 
-def test_a_machine_that_is_deleted_is_gone(world: RentingWorld) -> None:
+def test_a_paperspace_machine_that_is_deleted_counts_as_gone(world: RentingWorld) -> None:
     shown = world.seen("71")
     assert (shown.state, shown.user, shown.gpu_count) == (RentedState.RUNNING, "paperspace", 1)
     world.simulation.boxes[0].state = "deleted"
@@ -168,7 +172,7 @@ def test_a_machine_that_is_deleted_is_gone(world: RentingWorld) -> None:
     assert shown.state is RentedState.GONE
 
 
-def test_the_startup_script_lets_the_key_in_once(tmp_path: Path) -> None:
+def test_the_paperspace_startup_script_run_twice_adds_the_ssh_key_once(tmp_path: Path) -> None:
     """The script is run as it is sent, but in another folder and for this user."""
     folder = tmp_path / ".ssh"
     text = paperspace._script(f"{PUBLIC}'s\n").replace("/home/paperspace", str(tmp_path))

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.sampled
 
 
 @pytest.mark.parametrize("world", PROVIDERS_THAT_RENT, indirect=True)
-def test_the_cheapest_that_fits_is_rented_and_used_again(world: RentingWorld) -> None:
+def test_up_rents_the_cheapest_fitting_offer_and_uses_that_box_again(world: RentingWorld) -> None:
     began = int(time.time())  # an account's times are whole seconds
     box, host = world.up()
     assert world.set_up == [host] == [box.host]
@@ -52,7 +52,7 @@ def test_the_cheapest_that_fits_is_rented_and_used_again(world: RentingWorld) ->
     assert [each.state.value for each in rental.all_rentals()].count("ended") == 2
 
 
-def test_the_mark_is_written_before_the_provider_is_asked(world: RentingWorld) -> None:
+def test_up_writes_the_mark_of_a_rental_before_it_asks_the_provider(world: RentingWorld) -> None:
     written = list[str]()
     rent = world.simulation.rent
 
@@ -67,7 +67,7 @@ def test_the_mark_is_written_before_the_provider_is_asked(world: RentingWorld) -
 
 @pytest.mark.parametrize("fate", ["stuck", "dies"])
 @pytest.mark.parametrize("world", PROVIDERS_THAT_RENT, indirect=True)
-def test_one_that_never_comes_up_is_given_back_and_the_next_taken(
+def test_up_gives_a_box_that_never_comes_up_back_and_rents_the_next_offer(
     world: RentingWorld, fate: str
 ) -> None:
     world.simulation.offers[0].fate = fate
@@ -81,7 +81,7 @@ def test_one_that_never_comes_up_is_given_back_and_the_next_taken(
     assert any(f"{first} is to be given back" in line for line in world.heard.lines)
 
 
-def test_after_three_it_is_over_and_each_was_another_machine(world: RentingWorld) -> None:
+def test_up_gives_up_after_three_unreachable_boxes_on_three_machines(world: RentingWorld) -> None:
     offers = world.simulation.offers
     for offer in offers:
         offer.fate = "stuck"
@@ -94,7 +94,7 @@ def test_after_three_it_is_over_and_each_was_another_machine(world: RentingWorld
     assert machines == {"10", "11", "12"}
 
 
-def test_one_to_return_is_given_back_only_where_it_was_rented_just_now(world: RentingWorld) -> None:
+def test_up_gives_a_bad_box_back_only_if_it_rented_it_just_now(world: RentingWorld) -> None:
     world.ends = [ReturnBoxError]
     box, _ = world.up()
     assert world.simulation.destroyed == ["9001"]
@@ -105,7 +105,7 @@ def test_one_to_return_is_given_back_only_where_it_was_rented_just_now(world: Re
     assert [one.id for one in world.ours] == [box.box_id]
 
 
-def test_one_that_may_be_there_still_is_told_listed_and_ended_by_down(
+def test_a_box_that_up_could_not_surely_give_back_is_listed_and_ended_by_down(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(teardown, "PATIENCE_S", 0.2)
@@ -133,7 +133,7 @@ def test_one_that_may_be_there_still_is_told_listed_and_ended_by_down(
     assert [each.state for each in rental.all_rentals()] == [RentalState.ENDED]
 
 
-def test_a_box_that_was_logged_in_to_is_never_given_back_by_itself(world: RentingWorld) -> None:
+def test_up_never_gives_back_a_box_that_somebody_logged_in_to(world: RentingWorld) -> None:
     world.ends = [StepFailedError]
     with pytest.raises(StepFailedError):
         world.up()
@@ -150,7 +150,7 @@ def test_a_box_that_was_logged_in_to_is_never_given_back_by_itself(world: Rentin
     assert world.simulation.destroyed == ["9001"]
 
 
-def test_the_next_up_doesn_t_try_that_machine_again_either(world: RentingWorld) -> None:
+def test_the_next_up_rents_on_no_machine_whose_box_never_came_up(world: RentingWorld) -> None:
     world.simulation.offers = [SimulatedOffer(str(n), machine="5", fate="stuck") for n in (1, 2)]
     world.interrupt_at = world.simulation.clock.now + 10
     with pytest.raises(KeyboardInterrupt):
@@ -160,14 +160,14 @@ def test_the_next_up_doesn_t_try_that_machine_again_either(world: RentingWorld) 
     assert world.simulation.rented == world.simulation.destroyed == ["9001"]
 
 
-def test_a_mark_is_found_on_any_page(world: RentingWorld) -> None:
+def test_a_rental_is_found_by_its_mark_on_any_page_of_the_account(world: RentingWorld) -> None:
     world.simulation.boxes += [SimulatedBox(str(100 + n)) for n in range(60)]
     world.simulation.fault_on = {CREATES["vast"]: "cut after"}
     box, _ = world.up()
     assert world.simulation.rented == [box.box_id]
 
 
-def test_a_limit_ends_the_tries(world: RentingWorld) -> None:
+def test_up_stops_trying_other_boxes_once_the_limit_of_money_is_spent(world: RentingWorld) -> None:
     for offer in world.simulation.offers:
         offer.fate = "stuck"
     with pytest.raises(NoOfferError, match="none of the rented boxes is usable"):
@@ -179,7 +179,7 @@ def test_a_limit_ends_the_tries(world: RentingWorld) -> None:
 
 @pytest.mark.parametrize("fault", ["500 after", "cut after", "nonsense after"])
 @pytest.mark.parametrize("world", PROVIDERS_THAT_RENT, indirect=True)
-def test_a_create_without_an_answer_is_found_by_its_mark(world: RentingWorld, fault: str) -> None:
+def test_a_rental_with_a_lost_answer_is_found_by_its_mark(world: RentingWorld, fault: str) -> None:
     world.simulation.fault_on = {CREATES[world.simulation.provider]: fault}
     box, _ = world.up()
     assert len(world.simulation.rented) == 1
@@ -187,7 +187,7 @@ def test_a_create_without_an_answer_is_found_by_its_mark(world: RentingWorld, fa
     assert any("Looking for boxstrap-" in line for line in world.heard.lines)
 
 
-def test_what_stays_unknown_blocks_every_other_rental_until_it_is_known(
+def test_up_rents_nothing_while_it_is_unknown_whether_an_earlier_rental_exists(
     world: RentingWorld,
 ) -> None:
     world.simulation.fault_on = {CREATES["vast"]: "cut"}
@@ -206,7 +206,7 @@ def test_what_stays_unknown_blocks_every_other_rental_until_it_is_known(
     assert len(rental.all_rentals()) == 1
 
 
-def test_one_that_shows_up_late_is_taken_up(world: RentingWorld) -> None:
+def test_a_box_that_its_account_lists_late_is_used_by_the_next_up(world: RentingWorld) -> None:
     world.simulation.fault_on = {CREATES["vast"]: "cut"}
     with pytest.raises(NoOfferError):
         world.up()
@@ -218,7 +218,7 @@ def test_one_that_shows_up_late_is_taken_up(world: RentingWorld) -> None:
 
 
 @pytest.mark.parametrize("after_s", [0, 30, 55])
-def test_ctrl_c_leaves_no_unknown_box(world: RentingWorld, after_s: int) -> None:
+def test_ctrl_c_in_up_leaves_a_box_that_the_next_up_uses(world: RentingWorld, after_s: int) -> None:
     world.interrupt_at = world.simulation.clock.now + after_s
     with pytest.raises(KeyboardInterrupt):
         world.up()
@@ -228,7 +228,7 @@ def test_ctrl_c_leaves_no_unknown_box(world: RentingWorld, after_s: int) -> None
     assert world.simulation.rented == [box.box_id]
 
 
-def test_one_that_can_t_be_given_back_blocks_the_next(world: RentingWorld) -> None:
+def test_up_rents_nothing_while_an_earlier_box_could_not_be_given_back(world: RentingWorld) -> None:
     world.simulation.offers[0].fate = "dies"
     destroy = world.simulation.destroy
     world.simulation.destroy = lambda box_id: True  # type: ignore[method-assign]
@@ -242,7 +242,7 @@ def test_one_that_can_t_be_given_back_blocks_the_next(world: RentingWorld) -> No
     assert len(world.ours) == 1
 
 
-def test_offers_that_are_gone_are_passed_over_and_no_money_ends_it(world: RentingWorld) -> None:
+def test_up_passes_over_offers_that_are_gone_and_stops_without_balance(world: RentingWorld) -> None:
     world.simulation.offers[0].fate = "failed bid without contract"
     world.simulation.offers[1].fate = "failed bid"
     box, _ = world.up()
@@ -269,7 +269,7 @@ def test_offers_that_are_gone_are_passed_over_and_no_money_ends_it(world: Rentin
         ((False, False), "will be refused again", True),
     ],
 )
-def test_the_advice_after_refusals_is_what_can_help(
+def test_the_advice_after_refused_offers_depends_on_whether_they_may_pass(
     may_pass: tuple[bool | None, ...], advice: str, is_final: bool
 ) -> None:
     refusals = [NoOfferError("no") for _ in may_pass]
@@ -281,7 +281,7 @@ def test_the_advice_after_refusals_is_what_can_help(
 
 
 @pytest.mark.parametrize("provider", PROVIDERS.values(), ids=PROVIDERS)
-def test_what_a_refusal_means_is_known_for_each_provider(provider: type[CloudAccount]) -> None:
+def test_no_refusal_of_a_provider_is_both_final_and_passing(provider: type[CloudAccount]) -> None:
     """What is final says why, or the API's own words do; what passes is never final."""
     assert any(each.may_pass for each in provider.refusals.values())
     for word, known in provider.refusals.items():
@@ -289,14 +289,14 @@ def test_what_a_refusal_means_is_known_for_each_provider(provider: type[CloudAcc
         assert not known.means.endswith("."), word
 
 
-def test_without_an_offer_that_fits_the_nearest_are_told(world: RentingWorld) -> None:
+def test_up_without_a_fitting_offer_names_what_the_nearest_lack(world: RentingWorld) -> None:
     with pytest.raises(NoOfferError, match="no offer fits") as refused:
         world.up(order=RentOrder(min_memory_gib=80, max_price=0.4))
     assert "24 GiB each, not 80" in refused.value.hint
     assert world.simulation.rented == []
 
 
-def test_a_price_that_nobody_agreed_to_is_asked_about(world: RentingWorld) -> None:
+def test_up_without_max_price_asks_about_each_price_and_heeds_a_no(world: RentingWorld) -> None:
     for offer in world.simulation.offers[:2]:
         offer.fate = "dies"
     world.up(order=RentOrder())
@@ -313,7 +313,7 @@ def test_a_price_that_nobody_agreed_to_is_asked_about(world: RentingWorld) -> No
     assert world.ours == []
 
 
-def test_one_that_is_stopped_is_said_with_what_it_costs(world: RentingWorld) -> None:
+def test_up_leaves_a_stopped_box_above_max_price_and_tells_its_cost(world: RentingWorld) -> None:
     box, _ = world.up()
     world.ours[0].state = "stopped"
     with pytest.raises(UnreachableError) as refused:
@@ -333,7 +333,7 @@ def test_one_that_is_stopped_is_said_with_what_it_costs(world: RentingWorld) -> 
 @pytest.mark.parametrize(
     "world", [each for each in PROVIDERS_THAT_RENT if each not in {"gcp", "azure"}], indirect=True
 )
-def test_a_box_that_is_dearer_than_agreed_is_given_back_at_once(world: RentingWorld) -> None:
+def test_up_gives_a_box_back_at_once_that_is_billed_above_max_price(world: RentingWorld) -> None:
     first, second = world.simulation.offers[:2]
     first.billed, second.billed, second.price = 0.71, 0.55, 0.5
     first.fate = "stuck"  # it isn't waited for
@@ -354,7 +354,7 @@ def test_a_box_that_is_dearer_than_agreed_is_given_back_at_once(world: RentingWo
     assert world.simulation.destroyed == ["9001"]
 
 
-def test_what_was_agreed_to_on_a_terminal_is_the_limit(world: RentingWorld) -> None:
+def test_up_rents_nothing_dearer_than_was_agreed_to_on_a_terminal(world: RentingWorld) -> None:
     for offer in world.simulation.offers:
         offer.billed = offer.price + 0.03
     with pytest.raises(NoOfferError, match="was agreed to"):
@@ -363,13 +363,13 @@ def test_what_was_agreed_to_on_a_terminal_is_the_limit(world: RentingWorld) -> N
     assert world.ours == []
 
 
-def test_a_low_balance_is_said(world: RentingWorld) -> None:
+def test_up_says_for_how_many_hours_a_low_balance_lasts(world: RentingWorld) -> None:
     world.simulation.credit = 0.62
     world.up()
     assert "Vast.ai: $0.62 left, about 2.0 hours of this box" in world.heard.lines
 
 
-def test_two_at_once_rent_one(world: RentingWorld) -> None:
+def test_two_ups_at_once_rent_one_box(world: RentingWorld) -> None:
     ended = list[str]()
     pair = [threading.Thread(target=lambda: ended.append(world.up()[0].host)) for _ in range(2)]
     for one in pair:
@@ -380,7 +380,7 @@ def test_two_at_once_rent_one(world: RentingWorld) -> None:
     assert world.simulation.rented == ["9001"]
 
 
-def test_two_that_wait_for_one_that_never_comes_up_rent_one_more(world: RentingWorld) -> None:
+def test_two_ups_waiting_for_a_box_that_never_comes_rent_one_more(world: RentingWorld) -> None:
     """The first gives it back and rents another; the second notices, and rents nothing."""
     world.simulation.offers[0].fate = "stuck"
     sleep, others = world.sleep, list[str]()
@@ -398,7 +398,7 @@ def test_two_that_wait_for_one_that_never_comes_up_rent_one_more(world: RentingW
     assert [box.id for box in world.ours] == ["9002"]
 
 
-def test_one_that_was_given_back_meanwhile_stays_so(world: RentingWorld) -> None:
+def test_a_box_given_back_by_down_during_up_stays_ended_in_its_record(world: RentingWorld) -> None:
     """`down` in another terminal, during a setup."""
 
     def ended(host: str) -> str:
@@ -409,7 +409,7 @@ def test_one_that_was_given_back_meanwhile_stays_so(world: RentingWorld) -> None
     assert [each.state for each in rental.all_rentals()] == [RentalState.ENDED]
 
 
-def test_down_while_it_is_set_up_leaves_nothing_and_says_nothing_untrue(
+def test_up_does_not_say_that_a_box_goes_on_which_down_ended_meanwhile(
     world: RentingWorld,
 ) -> None:
     def ended_meanwhile(host: str) -> str:
@@ -427,7 +427,7 @@ def test_down_while_it_is_set_up_leaves_nothing_and_says_nothing_untrue(
     assert [each.state.value for each in rental.all_rentals()].count("ended") == 2
 
 
-def test_one_that_was_to_go_long_ago_is_looked_at_again(world: RentingWorld) -> None:
+def test_up_does_not_destroy_a_box_whose_end_was_noted_long_ago(world: RentingWorld) -> None:
     """Its end could not be requested; somebody may have used it since by their own ssh."""
     box, _ = world.up()
     rental.note_leaving(box.host, world.simulation.clock.now)
@@ -437,7 +437,7 @@ def test_one_that_was_to_go_long_ago_is_looked_at_again(world: RentingWorld) -> 
     assert world.simulation.destroyed == []
 
 
-def test_an_id_that_its_account_gave_to_another_rental_is_left_alone(world: RentingWorld) -> None:
+def test_up_leaves_a_box_alone_whose_id_now_belongs_to_another_rental(world: RentingWorld) -> None:
     box, _ = world.up()
     world.ours[0].label = rental.new_mark()
     with pytest.raises(UnreachableError, match="gave that id to another rental"):
@@ -452,7 +452,7 @@ def test_an_id_that_its_account_gave_to_another_rental_is_left_alone(world: Rent
     world.most_at_once = 0
 
 
-def test_a_box_that_its_account_doesn_t_list_yet_is_not_rented_again(world: RentingWorld) -> None:
+def test_up_waits_for_a_rented_box_that_its_account_does_not_list_yet(world: RentingWorld) -> None:
     world.interrupt_at = world.simulation.clock.now + 1
     with pytest.raises(KeyboardInterrupt):
         world.up()
@@ -471,7 +471,7 @@ def test_a_box_that_its_account_doesn_t_list_yet_is_not_rented_again(world: Rent
     assert world.simulation.rented == [box.id]
 
 
-def test_where_the_key_of_a_live_box_is_not_here_nothing_is_rented(
+def test_up_rents_nothing_elsewhere_while_a_live_box_can_not_be_asked_for_lack_of_a_key(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.up()
@@ -487,7 +487,7 @@ def test_where_the_key_of_a_live_box_is_not_here_nothing_is_rented(
         assert other.rented == []
 
 
-def test_one_to_be_given_back_that_somebody_used_since_is_not_destroyed(
+def test_up_does_not_destroy_a_box_to_be_given_back_that_somebody_used_since(
     world: RentingWorld,
 ) -> None:
     left = rental.Rental("boxstrap-0123456789ab", "vast", RentalState.LEAVING, box_id="8000")
@@ -501,7 +501,7 @@ def test_one_to_be_given_back_that_somebody_used_since_is_not_destroyed(
     world.most_at_once = 0  # the box of another repository counts as ours too
 
 
-def test_a_record_that_can_t_be_read_is_kept_while_an_account_was_not_asked(
+def test_an_unreadable_rental_record_is_kept_until_every_account_was_asked(
     world: RentingWorld,
 ) -> None:
     lost = rental.Rental("boxstrap-0123456789ab", "", asked=0.0)
@@ -513,7 +513,7 @@ def test_a_record_that_can_t_be_read_is_kept_while_an_account_was_not_asked(
     assert [each.host for each in rental.all_rentals()] == ["vast:8000"]
 
 
-def test_a_record_that_can_t_be_read_may_be_a_box(world: RentingWorld) -> None:
+def test_an_unreadable_rental_record_is_restored_from_the_marked_box(world: RentingWorld) -> None:
     box, _ = world.up()
     file = rental._folder() / f"{box.mark}.json"
     for broken in ("", "[]", '{"mark": 3}', file.read_text().replace('"vast"', "7")):
@@ -525,7 +525,7 @@ def test_a_record_that_can_t_be_read_may_be_a_box(world: RentingWorld) -> None:
     assert (found.host, found.state) == (box.host, RentalState.RENTED)
 
 
-def test_the_key_of_the_account_is_in_no_record(world: RentingWorld) -> None:
+def test_the_api_key_is_in_no_rental_record(world: RentingWorld) -> None:
     world.up()
     texts = [file.read_text() for file in rental._folder().iterdir()]
     assert len(texts) == 2

@@ -37,7 +37,9 @@ at_lambda = pytest.mark.parametrize("world", ["lambda"], indirect=True)
 
 
 @every_rest_api
-def test_what_stands_before_an_api_is_asked_again_and_refuses_no_key(world: RentingWorld) -> None:
+def test_a_403_of_a_proxy_before_a_providers_api_is_asked_again_and_refuses_no_key(
+    world: RentingWorld,
+) -> None:
     simulation = world.simulation
     simulation.faults_at = {0: "edge", 1: "edge"}
     simulation.fault_on = {CREATES[simulation.provider]: "edge"}
@@ -54,7 +56,7 @@ def test_what_stands_before_an_api_is_asked_again_and_refuses_no_key(world: Rent
 
 
 @every_rest_api
-def test_a_pause_that_an_answer_asks_for_is_kept(
+def test_a_provider_is_asked_again_after_the_retry_after_pause_unless_that_is_an_hour(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paused = list[float]()
@@ -77,7 +79,7 @@ def test_a_pause_that_an_answer_asks_for_is_kept(
         account.boxes()
 
 
-def test_an_answer_that_trickles_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_providers_answer_that_trickles_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     over = threading.Event()
 
     def trickle(line: socket.socket) -> None:
@@ -99,7 +101,7 @@ def test_an_answer_that_trickles_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     listener.close()
 
 
-def test_a_community_pod_names_no_data_center(world: RentingWorld) -> None:
+def test_a_runpod_order_for_a_community_pod_names_no_data_center(world: RentingWorld) -> None:
     """It is the cheapest, and any data center that it named would be refused."""
     world.simulation.offers.insert(0, SimulatedOffer("5", cloud="COMMUNITY", price=0.1))
     box, _ = world.up()
@@ -114,7 +116,7 @@ def test_a_community_pod_names_no_data_center(world: RentingWorld) -> None:
     )
 
 
-def test_a_volume_is_mounted_by_secure_pods_alone(world: RentingWorld) -> None:
+def test_a_runpod_volume_is_mounted_only_by_pods_of_the_secure_cloud(world: RentingWorld) -> None:
     simulation = world.simulation
     simulation.offers.insert(0, SimulatedOffer("5", cloud="COMMUNITY", price=0.1, region="us-1"))
     near = {"id": "v5", "name": "", "size": 100, "dataCenter": "us-1", "type": "STANDARD"}
@@ -124,7 +126,9 @@ def test_a_volume_is_mounted_by_secure_pods_alone(world: RentingWorld) -> None:
     assert (sent["cloud"], sent["dataCenterIds"]) == ("SECURE", ["us-1"])
 
 
-def test_a_driver_that_is_too_old_for_the_image_is_not_rented(world: RentingWorld) -> None:
+def test_up_rents_no_runpod_machine_with_a_driver_too_old_for_the_image(
+    world: RentingWorld,
+) -> None:
     """A pod there runs, costs, and is never reached."""
     simulation = world.simulation
     simulation.offers[0].max_cuda = "12.4"
@@ -146,7 +150,7 @@ def test_a_driver_that_is_too_old_for_the_image_is_not_rented(world: RentingWorl
 
 
 @vast
-def test_a_search_asks_for_the_driver_and_the_processors(world: RentingWorld) -> None:
+def test_a_search_at_vast_asks_for_cuda_processor_and_secure_hosts(world: RentingWorld) -> None:
     offers = world.simulation.offers
     offers[0].max_cuda, offers[1].arch = "12.1", "arm64"
     box, _ = world.up(order=RentOrder(min_cuda="12.4", max_price=1.0))
@@ -176,7 +180,7 @@ def test_a_search_asks_for_the_driver_and_the_processors(world: RentingWorld) ->
         ('name = "torch"\nversion = "2.6.0+cu124"\n', ["gpu.min_cuda=12.1"], "12.1"),
     ],
 )
-def test_the_order_s_cuda_is_that_of_profile_image_and_locked_torch(
+def test_the_cuda_version_of_an_order_comes_from_profile_image_or_locked_torch(
     tmp_path: Path, lock: str, sets: list[str], needs: str
 ) -> None:
     (tmp_path / "uv.lock").write_text(f"[[package]]\n{lock}")
@@ -184,7 +188,7 @@ def test_the_order_s_cuda_is_that_of_profile_image_and_locked_torch(
 
 
 @vast
-def test_a_container_that_can_never_start_is_not_waited_for(world: RentingWorld) -> None:
+def test_up_does_not_wait_for_a_vast_container_that_can_never_start(world: RentingWorld) -> None:
     world.simulation.offers[0].fate = "never starts"
     box, _ = world.up()
     assert (world.simulation.destroyed, box.box_id) == (["9001"], "9002")
@@ -194,7 +198,7 @@ def test_a_container_that_can_never_start_is_not_waited_for(world: RentingWorld)
 
 @vast
 @pytest.mark.parametrize("fate", ["dies", "unknown"])
-def test_a_state_that_never_becomes_running_is_not_waited_for(
+def test_up_does_not_wait_for_a_vast_box_in_a_state_that_never_becomes_running(
     world: RentingWorld, fate: str
 ) -> None:
     world.simulation.offers[0].fate = fate
@@ -210,7 +214,7 @@ def test_a_state_that_never_becomes_running_is_not_waited_for(
 
 
 @every_renting
-def test_each_provider_has_its_own_time_to_load(world: RentingWorld) -> None:
+def test_up_gives_a_box_up_after_the_loading_time_of_its_provider(world: RentingWorld) -> None:
     world.simulation.offers = world.simulation.offers[:1]
     world.simulation.offers[0].fate = "stuck"
     with pytest.raises(NoOfferError) as refused:
@@ -222,7 +226,7 @@ def test_each_provider_has_its_own_time_to_load(world: RentingWorld) -> None:
 
 
 @vast
-def test_an_account_without_a_key_answers_404_and_gets_the_first(world: RentingWorld) -> None:
+def test_a_vast_account_without_ssh_keys_gets_the_users_first_one(world: RentingWorld) -> None:
     box, _ = world.up()
     assert len(world.simulation.keys) == len(world.ours[0].keys[:1]) == 1
     world.down(box)
@@ -231,7 +235,7 @@ def test_an_account_without_a_key_answers_404_and_gets_the_first(world: RentingW
 
 
 @vast
-def test_a_refused_key_is_no_box_that_is_gone(world: RentingWorld) -> None:
+def test_a_box_is_not_taken_for_gone_when_vast_refuses_the_api_key(world: RentingWorld) -> None:
     box, _ = world.up()
     world.simulation.is_expired = True
     account = world.account
@@ -248,7 +252,7 @@ def test_a_refused_key_is_no_box_that_is_gone(world: RentingWorld) -> None:
 
 
 @every_renting
-def test_a_key_that_is_refused_in_the_meantime_is_said_with_the_box_that_goes_on(
+def test_up_names_the_box_that_goes_on_when_the_api_key_is_refused_after_the_rental(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     simulation = world.simulation
@@ -271,7 +275,9 @@ def test_a_key_that_is_refused_in_the_meantime_is_said_with_the_box_that_goes_on
 
 
 @at_lambda
-def test_a_refusal_of_one_type_says_nothing_of_another_there(world: RentingWorld) -> None:
+def test_up_tries_another_gpu_type_after_lambda_refused_one_in_a_region(
+    world: RentingWorld,
+) -> None:
     for offer in world.simulation.offers:
         offer.region = "us-east-1"
     taken = world.simulation.offers[:2]
@@ -288,7 +294,7 @@ def test_a_refusal_of_one_type_says_nothing_of_another_there(world: RentingWorld
 
 
 @at_lambda
-def test_not_every_offer_was_refused_if_some_were_not_asked_for(world: RentingWorld) -> None:
+def test_up_says_how_many_offers_were_refused_or_not_asked_for(world: RentingWorld) -> None:
     world.simulation.offers = [SimulatedOffer(str(n), region="us-1") for n in range(12)]
     world.simulation.offer = lambda _: None  # type: ignore[method-assign]
     with pytest.raises(NoOfferError, match="10 offers were refused, and 2 more were not asked"):
@@ -299,7 +305,7 @@ def test_not_every_offer_was_refused_if_some_were_not_asked_for(world: RentingWo
 
 
 @at_lambda
-def test_arm64_is_rented_only_if_it_is_asked_for(world: RentingWorld) -> None:
+def test_up_rents_an_arm64_machine_only_if_the_order_asks_for_it(world: RentingWorld) -> None:
     grace = SimulatedOffer("gpu_1x_gh200", gpu="GH200", price=0.1, region="us-1")
     world.simulation.offers.append(grace)
     box, _ = world.up()
@@ -311,7 +317,7 @@ def test_arm64_is_rented_only_if_it_is_asked_for(world: RentingWorld) -> None:
     assert box.machine == "gpu_1x_gh200/us-1"
 
 
-def test_a_pod_that_is_stopped_costs_its_volume(world: RentingWorld) -> None:
+def test_a_stopped_runpod_pod_is_listed_with_the_price_of_its_volume(world: RentingWorld) -> None:
     """The price that RunPod gives of it is 0.0."""
     box, _ = world.up(order=RentOrder(disk_gb=100, max_price=1.0))
     world.ours[0].state = "stopped"
@@ -322,20 +328,20 @@ def test_a_pod_that_is_stopped_costs_its_volume(world: RentingWorld) -> None:
     assert seen.price_now() is None
 
 
-def test_no_pod_left_is_a_refusal_though_it_comes_with_a_500(world: RentingWorld) -> None:
+def test_up_takes_the_next_offer_after_a_500_of_runpod_says_none_left(world: RentingWorld) -> None:
     world.simulation.offers[0].fate = "none left"
     box, _ = world.up()
     assert (box.box_id, box.machine) == ("9001", "11/SECURE/us-1")
     assert world.simulation.clock.now - STARTED < 120
 
 
-def test_a_pod_of_a_cluster_is_listed_too(world: RentingWorld) -> None:
+def test_a_runpod_pod_of_a_cluster_is_listed_too(world: RentingWorld) -> None:
     world.simulation.boxes[0].cluster = "c1"
     assert {box.id for box in world.account.boxes()} == {"71", "72"}
 
 
 @vast
-def test_since_when_vast_counts_is_the_last_start(world: RentingWorld) -> None:
+def test_a_vast_box_runs_since_its_last_start_not_since_it_was_made(world: RentingWorld) -> None:
     box, _ = world.up()
     account = world.account
     account.stop(box.box_id)
@@ -350,7 +356,7 @@ def test_since_when_vast_counts_is_the_last_start(world: RentingWorld) -> None:
 
 
 @vast
-def test_a_volume_s_machine_has_no_offer_elsewhere(world: RentingWorld) -> None:
+def test_up_with_a_vast_volume_rents_only_on_the_machine_of_the_volume(world: RentingWorld) -> None:
     world.simulation.volumes = [{"id": 5, "disk_space": 9.0, "machine_id": 12}]
     box, _ = world.up(order=RentOrder(volume="5", max_price=1.0))
     assert box.machine == "12"
@@ -371,7 +377,7 @@ stopping = pytest.mark.parametrize("world", ["vast", "runpod"], indirect=True)
 
 
 @stopping
-def test_a_stopped_box_is_started_within_the_price(world: RentingWorld) -> None:
+def test_up_starts_the_stopped_box_within_max_price_and_rents_no_other(world: RentingWorld) -> None:
     box = stopped_box(world)
     again, _ = world.up()
     assert again.box_id == box.box_id
@@ -382,7 +388,7 @@ def test_a_stopped_box_is_started_within_the_price(world: RentingWorld) -> None:
 
 @stopping
 @pytest.mark.parametrize("says", [True, False])
-def test_a_stopped_box_is_started_only_if_its_price_is_agreed_to(
+def test_up_starts_a_stopped_box_above_max_price_only_if_its_price_is_agreed_to(
     world: RentingWorld, *, says: bool
 ) -> None:
     box, asked = stopped_box(world), list[str]()
@@ -404,7 +410,7 @@ def test_a_stopped_box_is_started_only_if_its_price_is_agreed_to(
 
 @stopping
 @pytest.mark.parametrize("fault", ["cut", "cut after", "500 after", "nonsense after"])
-def test_a_start_without_an_answer_is_asked_for_once(world: RentingWorld, fault: str) -> None:
+def test_a_start_with_a_lost_answer_is_requested_only_once(world: RentingWorld, fault: str) -> None:
     box = stopped_box(world)
     world.simulation.fault_on = {STARTS[world.simulation.provider]: fault}
     before = len(world.simulation.changed)
@@ -418,7 +424,7 @@ def test_a_start_without_an_answer_is_asked_for_once(world: RentingWorld, fault:
     assert world.simulation.rented == [box.box_id]
 
 
-def test_a_start_without_gpus_is_a_verdict_and_keeps_what_is_there(world: RentingWorld) -> None:
+def test_up_keeps_a_pod_started_without_gpus_and_says_to_return_it(world: RentingWorld) -> None:
     box = stopped_box(world, "no gpus")
     for _ in range(2):  # the second time it runs already
         with pytest.raises(ReturnBoxError, match="without a GPU"):
@@ -427,7 +433,7 @@ def test_a_start_without_gpus_is_a_verdict_and_keeps_what_is_there(world: Rentin
     assert (world.ours[0].state, world.set_up) == ("running", [box.host])
 
 
-def test_paperspace_is_asked_to_start_with_a_content_type(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paperspace_starts_are_sent_with_a_content_type(monkeypatch: pytest.MonkeyPatch) -> None:
     with renting_world("paperspace", monkeypatch) as world:
         world.simulation.boxes = [SimulatedBox("ps1", "stopped")]
         account = world.account
@@ -438,7 +444,7 @@ def test_paperspace_is_asked_to_start_with_a_content_type(monkeypatch: pytest.Mo
 
 
 @with_prices
-def test_an_earlier_name_of_a_list_is_rented_before_a_cheaper_one(world: RentingWorld) -> None:
+def test_up_rents_a_gpu_named_earlier_in_gpu_name_before_a_cheaper_one(world: RentingWorld) -> None:
     simulation = world.simulation
     simulation.offers[3].gpu, simulation.offers[2].gpu = "H100 SXM", "A100 PCIE"
     order = RentOrder(gpu_names=("H100", "A100"), max_price=1.0)
@@ -453,7 +459,7 @@ def test_an_earlier_name_of_a_list_is_rented_before_a_cheaper_one(world: Renting
 
 
 @with_prices
-def test_an_offer_is_waited_for_within_the_price_and_others_may_rent_meanwhile(
+def test_up_waits_for_an_offer_within_max_price_and_lets_other_commands_rent_meanwhile(
     world: RentingWorld,
 ) -> None:
     simulation, began = world.simulation, world.simulation.clock.now
@@ -486,7 +492,7 @@ def test_an_offer_is_waited_for_within_the_price_and_others_may_rent_meanwhile(
         world.up(wait_s=600.0)
 
 
-def test_what_was_bad_for_its_money_is_not_waited_for(world: RentingWorld) -> None:
+def test_up_waits_for_no_offer_after_its_limit_was_spent_on_bad_boxes(world: RentingWorld) -> None:
     world.simulation.offers = [SimulatedOffer("10", fate="dies", region="us-1")]
     began = world.simulation.clock.now
     with pytest.raises(NoOfferError, match="none of the rented boxes"):
@@ -495,7 +501,7 @@ def test_what_was_bad_for_its_money_is_not_waited_for(world: RentingWorld) -> No
 
 
 @vast
-def test_reliability_network_and_the_contract_s_end_are_asked_for(world: RentingWorld) -> None:
+def test_up_at_vast_filters_by_reliability_network_and_contract_length(world: RentingWorld) -> None:
     offers = world.simulation.offers
     offers[0].reliability, offers[1].down_mbps, offers[2].hours = 0.9, 100.0, 5.0
     order = RentOrder(max_price=1.0, min_reliability=0.98, min_down_mbps=500, min_hours=12)
@@ -511,7 +517,7 @@ def test_reliability_network_and_the_contract_s_end_are_asked_for(world: Renting
 
 
 @at_lambda
-def test_what_costs_nothing_is_no_offer(world: RentingWorld) -> None:
+def test_a_lambda_machine_without_a_price_is_no_offer(world: RentingWorld) -> None:
     world.simulation.offers[0].price = 0.0
     found, others = offers_of([world.account], RentOrder())
     assert [offer.machine for offer in found] == ["11/us-1", "12/us-2", "13/us-3"]
@@ -519,7 +525,7 @@ def test_what_costs_nothing_is_no_offer(world: RentingWorld) -> None:
 
 
 @vast
-def test_it_is_said_which_filter_leaves_nothing(world: RentingWorld) -> None:
+def test_up_without_a_fitting_offer_says_how_many_each_filter_leaves(world: RentingWorld) -> None:
     offers = world.simulation.offers
     offers[0].gpu = "RTX 3060"
     offers[1].hours = 2.0
@@ -539,7 +545,7 @@ def test_it_is_said_which_filter_leaves_nothing(world: RentingWorld) -> None:
 
 @pytest.mark.parametrize("world", ["vast", "runpod"], indirect=True)
 @pytest.mark.parametrize("fate", ["stuck", "dies"])
-def test_the_provider_s_own_log_says_why_a_box_never_came(world: RentingWorld, fate: str) -> None:
+def test_up_quotes_the_log_of_a_box_that_never_came_up(world: RentingWorld, fate: str) -> None:
     simulation = world.simulation
     simulation.offers = [SimulatedOffer("10", fate=fate, region="us-1")]
     simulation.log = "pulling image\nmanifest for me/mine:2 not found: manifest unknown"
@@ -555,7 +561,7 @@ def test_the_provider_s_own_log_says_why_a_box_never_came(world: RentingWorld, f
 
 
 @vast
-def test_a_contract_s_end_and_what_its_host_asks_for_are_listed(world: RentingWorld) -> None:
+def test_boxes_lists_the_end_of_a_vast_contract_and_a_price_increase(world: RentingWorld) -> None:
     simulation, now = world.simulation, time.time()
     simulation.boxes[0].ends, simulation.boxes[1].ends = now + 3.5 * 3600, now + 90 * 86400
     row = {"contract_id": 72, "new_gpu_costpersec": 0.0002, "old_gpu_costpersec": 0.0001}

@@ -66,7 +66,7 @@ def played(user: User, job: Mapping[str, Any]) -> tuple[bool, str]:
 
 @pytest.mark.parametrize("code", [3, 0], ids=["fails", "succeeds"])
 @pytest.mark.sampled
-def test_a_workflow_gives_the_box_back_however_the_training_ends(
+def test_the_documented_ci_workflow_gives_the_box_back_however_the_training_ends(
     mirror_rig: Rig, tmp_path: Path, code: int
 ) -> None:
     job = yaml.safe_load(WORKFLOW.read_text())["jobs"]["train"]
@@ -88,7 +88,7 @@ def test_a_workflow_gives_the_box_back_however_the_training_ends(
         assert loss.read_text() == "0.25"
 
 
-def test_the_line_for_cron_trains_and_gives_the_box_back(mirror_rig: Rig, tmp_path: Path) -> None:
+def test_the_cron_line_of_the_docs_gives_the_box_back(mirror_rig: Rig, tmp_path: Path) -> None:
     page = (HERE / "docs/ci.md").read_text()
     found = re.search(r"```sh\n17 2 \* \* \* (.*)\n```", page)
     assert found

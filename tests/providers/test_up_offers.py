@@ -31,7 +31,7 @@ def vast(user: User, vast: SimulatedAccount) -> SimulatedAccount:
     return vast
 
 
-def test_offers_are_shown_cheapest_first_and_nothing_is_rented(
+def test_up_dry_run_shows_offers_cheapest_first_and_rents_nothing(
     user: User, vast: SimulatedAccount
 ) -> None:
     text = user.run("up", "--dry-run").must(0).out
@@ -52,7 +52,7 @@ def test_offers_are_shown_cheapest_first_and_nothing_is_rented(
 
 
 @pytest.mark.usefixtures("ssh_key")
-def test_what_is_asked_for_is_a_command_that_goes_on(user: User, vast: SimulatedAccount) -> None:
+def test_up_without_consent_or_price_prints_the_command(user: User, vast: SimulatedAccount) -> None:
     (user.place / "boxstrap.yaml").write_text(f"{PROFILE}extends: vast\nsecrets: [TOKEN]\n")
     words = ("up", "--json", "--consent", "of-another-list", "--set", "lease.hours=2")
     looked = user.run(*words, "--dry-run").must(0).json()
@@ -74,7 +74,7 @@ def test_what_is_asked_for_is_a_command_that_goes_on(user: User, vast: Simulated
 
 
 @pytest.mark.usefixtures("ssh_key")
-def test_without_a_fitting_offer_it_is_11_and_the_nearest_are_told(
+def test_up_without_a_fitting_offer_ends_with_exit_11_and_the_nearest_offers(
     user: User, vast: SimulatedAccount
 ) -> None:
     for dry in (("--dry-run",), ()):
@@ -94,14 +94,14 @@ def test_without_a_fitting_offer_it_is_11_and_the_nearest_are_told(
         ((), 2, "no ssh key that a box could let in"),
     ],
 )
-def test_what_is_wrong_is_said_before_anything_is_asked(
+def test_up_with_wrong_options_or_without_an_ssh_key_asks_no_provider(
     user: User, vast: SimulatedAccount, options: tuple[str, ...], rc: int, says: str
 ) -> None:
     assert says in user.run("up", *options).must(rc).err
     assert vast.changed == []
 
 
-def test_a_repository_s_own_price_is_not_the_person_s_word(
+def test_up_asks_for_consent_to_a_max_price_that_only_the_repository_set(
     user: User, vast: SimulatedAccount
 ) -> None:
     user.place.joinpath("boxstrap.yaml").write_text(
@@ -116,7 +116,7 @@ def test_a_repository_s_own_price_is_not_the_person_s_word(
 @pytest.mark.parametrize(
     "profile", ["extends: vast", "provider: {account: vast}", "extends: mine.yaml"]
 )
-def test_a_repository_does_not_choose_whose_account_pays(
+def test_up_asks_for_consent_when_the_repository_chooses_the_account_that_pays(
     user: User, vast: SimulatedAccount, profile: str
 ) -> None:
     user.place.joinpath("boxstrap.yaml").write_text(f"version: 1\n{profile}\n")
@@ -145,7 +145,7 @@ def test_a_repository_does_not_choose_whose_account_pays(
         (("--up", "--max-price", "0.60"), "money       rent.max_price: 90"),
     ],
 )
-def test_a_run_that_rents_asks_as_up_does(
+def test_run_up_refuses_the_same_wrong_options_and_prices_as_up(
     user: User, vast: SimulatedAccount, options: tuple[str, ...], says: str
 ) -> None:
     if "90" in says:
@@ -159,14 +159,14 @@ def test_a_run_that_rents_asks_as_up_does(
 
 
 @pytest.mark.usefixtures("ssh_key")
-def test_a_run_without_a_command_rents_nothing(user: User, vast: SimulatedAccount) -> None:
+def test_run_up_without_a_command_to_run_rents_nothing(user: User, vast: SimulatedAccount) -> None:
     user.place.joinpath("boxstrap.yaml").write_text("version: 1\n")
     ended = user.run("run", "--up", "--provider", "vast", "--max-price", "0.60").must(2)
     assert "which command?" in ended.err
     assert vast.rented == []
 
 
-def test_what_was_perhaps_rented_is_listed_until_it_is_known(
+def test_boxes_all_lists_a_rental_as_perhaps_rented_until_its_account_decides_it(
     user: User, vast: SimulatedAccount
 ) -> None:
     now = time.time()
