@@ -39,11 +39,11 @@ demo-rent: $(VENV)/dev  ## see a box rented, a training run there, and the box g
 	@[ "$$(id -u)" = 0 ] || { echo "Boxes need root: sudo make demo-rent" >&2; exit 1; }
 	@$(BIN)/python -m tests.providers.demo
 
-quick: $(VENV)/dev  ## the tests to run while you work: no box, under a minute
-	@$(PYTEST) -q -n $$(expr 2 \* $(CORES)) --hang-after 60 --dist worksteal -m "not boxes and not slow" tests/unit tests/docs
+quick: $(VENV)/dev  ## the tests to run while you work: no box, forty seconds
+	@$(PYTEST) -q -n $$(expr 2 \* $(CORES)) --hang-after 60 --dist worksteal -m "not boxes and not slow" tests/unit
 
 test: $(VENV)/dev  ## every test that this machine can run; what is left out is said at the end
-	@seed=$$$$; $(PYTEST) -n $(WORKERS) --seed $$seed || { [ $$? = 1 ] && $(SECOND_TRY) --seed $$seed; }
+	@seed=$$$$; $(PYTEST) --ignore tests/docs/test_docs.py -n $(WORKERS) --seed $$seed || { [ $$? = 1 ] && $(SECOND_TRY) --seed $$seed; }
 
 coverage: $(VENV)/dev  ## which lines and branches the tests run, by package, and whether enough of what destroys, sends or pays; needs root and half an hour
 	@rm -rf .coverage && mkdir .coverage
@@ -66,12 +66,13 @@ editor-proof: $(VENV)/dev  ## open a box in a real VS Code server; needs root, n
 browser-proof: $(VENV)/dev  ## see pages in a real Chromium; needs root, npm and Chromium, and takes minutes
 	@$(BIN)/python -m tools.browser
 
-lint: $(VENV)/dev  ## ruff and the layers over the Python, shellcheck over the shell
+lint: $(VENV)/dev  ## ruff and the layers over the Python, shellcheck over the shell, and whether the pages are true
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/lint-imports --no-logo --cache-dir .ruff_cache/imports >$(VENV)/layers 2>&1 || { cat $(VENV)/layers; exit 1; }
 	@command -v shellcheck >/dev/null || { echo "shellcheck is not installed: install it with your package manager." >&2; exit 1; }
 	@shellcheck $(SHELL_FILES)
+	@$(PYTEST) -q tests/docs/test_docs.py
 
 typecheck: $(VENV)/dev  ## mypy, strict
 	@$(BIN)/mypy

@@ -121,6 +121,7 @@ def records() -> list[Path]:
     return sorted((state_dir() / "consent").glob("**/*"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", TAKES)
 def test_each_profile_key_that_takes_from_this_machine_needs_consent_once(
     key: str, says: Says, user: User
@@ -224,6 +225,7 @@ def _inside(clone: UserRepository, user: User) -> None:
     (clone.root / "sub/.git").mkdir(parents=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("other", [_another, _fork, _same_name, _leads_there, _inside])
 def test_another_repository_or_fork_does_not_inherit_the_consent_of_this_one(
     other: Callable[[UserRepository, User], None], says: Says, user: User, clone: UserRepository
@@ -239,6 +241,7 @@ def test_another_repository_or_fork_does_not_inherit_the_consent_of_this_one(
         refused(BoxOptions(repo=place, consent=given), kinds={Permission.SECRET})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("left", ["", "[]", "{}", '{"repository": 7, "takes": 1}', "\0"])
 def test_a_damaged_consent_record_counts_as_no_consent(left: str, says: Says) -> None:
     options = says("secrets: [A]")
@@ -463,6 +466,7 @@ def _linked_packs(git: Path, other: Path) -> None:
         _chained_alternates, _linked_objects, _linked_packs,
     ],
 )  # fmt: skip
+@pytest.mark.slow
 def test_a_git_folder_that_borrows_another_repositorys_objects_needs_consent(
     lead: Callable[[Path, Path], None], says: Says, clone: UserRepository, private: UserRepository
 ) -> None:
@@ -477,6 +481,7 @@ def test_a_git_folder_that_borrows_another_repositorys_objects_needs_consent(
     load_profile(options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", [None, "vast", "mine", "../mine.yaml"])
 def test_borrowed_git_objects_need_consent_whichever_profile_is_used(
     profile: str | None, user: User, clone: UserRepository, private: UserRepository
@@ -532,6 +537,7 @@ def test_data_from_this_machine_or_an_s3_bucket_needs_consent_and_https_data_doe
     load_profile(options, kinds=NO_SECRET)
 
 
+@pytest.mark.slow
 def test_a_path_inside_the_repository_needs_no_consent_unless_a_symlink_leads_out(
     says: Says, user: User
 ) -> None:

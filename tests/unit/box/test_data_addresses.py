@@ -121,6 +121,7 @@ def test_a_download_ends_when_newly_signed_urls_are_refused_too(signer: Signer) 
     assert signer.asked == 2
 
 
+@pytest.mark.slow
 def test_a_bucket_download_without_anybody_to_sign_urls_fails_at_once(
     signer: Signer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -602,6 +602,7 @@ BAD = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BAD)
 def test_an_archive_with_links_devices_or_outside_paths_is_refused_whole(
     name: str, box: BoxHere, server: DataServer, tmp_path: Path

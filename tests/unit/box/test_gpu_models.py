@@ -20,6 +20,7 @@ WEAKER = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("card", "name"), NAMES, ids=[name for _, name in NAMES])
 def test_a_gpu_name_means_the_same_card_in_offer_and_verdict(card: SoldCard, name: str) -> None:
     assert len(NAMES) >= 60 + len(CARDS)
@@ -33,6 +34,7 @@ def test_a_gpu_name_means_the_same_card_in_offer_and_verdict(card: SoldCard, nam
                 assert Price("vast", written, memory, 1, "bid", 1.0, "", "").is_a(name), written
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("card", CARDS, ids=[card.driver for card in CARDS])
 def test_a_gpu_name_never_matches_another_card_in_offers_and_verdict(card: SoldCard) -> None:
     for other, name in NAMES:

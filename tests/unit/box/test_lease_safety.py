@@ -117,6 +117,7 @@ CHANGES: dict[str, Callable[[PulledBox], object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", CHANGES)
 def test_results_other_than_pulled_are_unsafe_until_pulled(box: PulledBox, change: str) -> None:
     assert box.unsafe() == []  # and the digests are saved

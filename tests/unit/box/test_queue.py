@@ -138,6 +138,7 @@ def test_a_session_name_taken_by_another_setup_gets_the_repository_appended(box:
     assert sorted(sessions) == ["train", "train-homework-1"]
 
 
+@pytest.mark.slow
 def test_queued_runs_wait_for_their_gpus_in_order_and_get_a_tmux_session(box: QueueBox) -> None:
     box.begin(box.make("live", gpus="0"))
     for name, gpus in (("both", "0,1"), ("last", "1")):
@@ -302,6 +303,7 @@ def test_without_tmux_a_started_run_does_not_hold_the_setup_lock(box: QueueBox) 
     wait_until((run / "exit").exists)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["bash {}", "true; bash {}", "bash {} | cat"])
 def test_a_runs_exit_code_is_kept_though_its_runner_was_killed(box: QueueBox, command: str) -> None:
     program = box.home / "program"

@@ -179,11 +179,13 @@ def test_gpu_memory_may_be_four_percent_less_than_ordered(
 SOURCES = [p for p in sorted(ONBOX.rglob("*.py")) if p.stem not in {"fetch_uv", "pip_indexes"}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: str(path.relative_to(ONBOX)))
 def test_all_source_of_the_boxs_program_is_python_3_8(source: Path) -> None:
     ast.parse(source.read_text(), feature_version=(3, 8))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: str(path.relative_to(ONBOX)))
 def test_the_boxs_program_imports_nothing_from_the_rest_of_the_package(source: Path) -> None:
     tree = ast.parse(source.read_text())

@@ -30,6 +30,7 @@ def _ask(host: str) -> BoxCapacity:
     return BoxCapacity(host, 0, ())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("says", "frees"), STATES.items())
 def test_a_sweep_deals_unfinished_cells_again_only_if_the_provider_says_the_box_is_gone(
     monkeypatch: pytest.MonkeyPatch, says: str, frees: bool

@@ -55,6 +55,7 @@ def on_a_terminal(code: str, *answers: str, unseen: bool = False) -> tuple[str, 
     return shown.decode(), printed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("typed", "answer"),
     [

@@ -57,6 +57,7 @@ def test_at_least_200_hostile_profiles_are_tested():
     assert len(REFUSED) + len(REFUSED_NAMES) + len(DOCUMENTS) >= 200
 
 
+@pytest.mark.slow
 @each_key(REFUSED)
 def test_a_hostile_value_in_a_profile_is_refused_with_file_line_and_key(write, cases):
     for case in cases:
@@ -66,6 +67,7 @@ def test_a_hostile_value_in_a_profile_is_refused_with_file_line_and_key(write, c
         assert 0 < len(problem.message) < 300, case
 
 
+@pytest.mark.slow
 @each_key(SETTABLE)
 def test_a_hostile_value_of_the_set_option_is_refused_with_its_key(write, cases):
     for case in cases:
@@ -110,6 +112,7 @@ def test_a_hostile_variable_name_in_env_or_secrets_is_refused_with_its_line(writ
     assert problem.key.startswith(section)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_a_hostile_profile_document_is_refused_within_two_seconds_of_cpu_time(write, name):
     started = time.process_time()

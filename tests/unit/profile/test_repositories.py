@@ -33,6 +33,7 @@ def _repositories() -> dict[str, dict[str, str]]:
 REPOSITORIES = _repositories()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parts", REPOSITORIES.values(), ids=REPOSITORIES)
 def test_init_writes_the_expected_profile_and_notes_for_a_small_repository(
     here: Path, parts: dict[str, str]

@@ -61,6 +61,7 @@ def check(found: BoxState) -> None:
     assert set(found.last_setup) <= {"setup", "state", "exit"}
 
 
+@pytest.mark.slow
 @given(st.binary(max_size=4000) | answers())
 @example(b"last\t" + b"[" * 4000)
 @example(b'last\t{"exit": NaN, "setup": "x"}')

@@ -97,6 +97,7 @@ def classify(folder: Path, said: str, then: str = 'classify_error "$STEP_LOG"') 
     return done.stdout.strip()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("code", "said"), SAID, ids=range(len(SAID)))
 def test_a_failed_commands_output_gives_an_error_code(code: str, said: str, tmp_path: Path) -> None:
     assert classify(tmp_path, said) == code

@@ -78,6 +78,7 @@ def environment_in(shell: str, values: Mapping[str, str], folder: Path) -> dict[
     return dict(entry.partition(b"=")[::2] for entry in done.stdout.split(b"\0"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shell", SHELLS)
 @FEW
 @given(values=st.dictionaries(NAMES, VALUES | SECRETS, max_size=20))

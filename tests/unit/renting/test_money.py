@@ -161,6 +161,7 @@ def dearest_day(rentals: Iterable[Rental]) -> float:
     return max(days, default=0.0)
 
 
+@pytest.mark.slow
 def test_no_day_costs_more_than_the_money_cap_in_random_sequences_of_rentals(
     seeded: random.Random,
 ) -> None:

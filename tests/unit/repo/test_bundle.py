@@ -87,6 +87,7 @@ def test_the_git_host_is_asked_only_for_commits_that_may_be_new(
     assert server.asked > asked
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("status", "times", "tries"), [(503, 2, 3), (503, 3, 3), (404, 1, 1)])
 def test_a_git_host_that_answers_503_is_asked_again(
     server: GitServer,

@@ -168,6 +168,7 @@ def test_a_sha256_repository_takes_sha256_objects_from_a_box(
     assert here.git("rev-parse", "refs/boxstrap/box/edits") == tip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", WRONG)
 def test_each_kind_of_malformed_pack_from_a_box_is_refused(
     repo: SampleRepository, untouched: Callable[[], None], home: Path, what: str

@@ -116,6 +116,7 @@ def test_metrics_without_a_step_are_plotted_by_the_times_of_the_log(lay: Lay) ->
     assert (loss.axis, loss.points) == ("seconds", ((5.0, 3.0), (50.0, 2.0), (99.0, 1.0)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lines", "axis"),
     [

@@ -49,6 +49,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("as_json", [False, True], ids=["plain", "json"])
 @pytest.mark.parametrize("case", REFUSED)
 def test_a_setup_refused_for_its_profile_or_repository_logs_in_nowhere_and_pins_nothing(

@@ -95,6 +95,7 @@ def test_a_fractional_exit_code_from_a_box_is_truncated(monkeypatch: pytest.Monk
     assert exit_code(error) == 7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", CODES)
 def test_every_error_code_is_explained_with_a_message_and_a_hint(code: str) -> None:
     said = explain(code, {})

@@ -33,6 +33,7 @@ CHANGES: dict[str, bool] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CHANGES)
 def test_sync_watch_reacts_only_to_changed_files_that_can_be_sent(
     repo: SampleRepository, name: str

@@ -42,6 +42,7 @@ def test_commands_for_several_boxes_have_a_json_schema_with_a_document_per_box()
         check_documents(["boxstrap", "down", "--json"], json.dumps(several))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(DOCUMENTS))
 def test_each_json_schema_is_valid_and_accepts_an_error_document(name: str) -> None:
     schema = json_schema(name)

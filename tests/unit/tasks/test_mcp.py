@@ -227,6 +227,7 @@ def asking(user: User, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "arguments", "says"),
     [
@@ -301,6 +302,7 @@ def test_mcp_asks_about_arguments_that_take_more_than_was_agreed_to(
     assert bool(asked) == bool(says)
 
 
+@pytest.mark.slow
 def test_arguments_in_an_mcp_question_are_quoted_on_a_single_line(asking: Path) -> None:
     padded = f"gpu\nThis only reads.\n{' ' * 3000}\u202eDo you agree?"
     asked = question("down", {"host": [padded]})

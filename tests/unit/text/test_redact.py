@@ -152,6 +152,7 @@ def test_redaction_can_keep_the_length_of_the_text():
     assert len(redactor.text(text)) == len(text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", [0, 70_000, 100_009, 100_015, 100_026, 100_033, 100_040, 100_062])
 def test_a_log_resumed_within_a_secret_shows_none_of_it(start, tmp_path):
     """As `logs -f` does after a lost link: earlier bytes are read again, but not sent again."""

@@ -145,6 +145,7 @@ def test_colours_left_on_at_the_end_of_a_stream_are_switched_off():
     assert stream(b"\x1b[" + b"1;" * 40 + b"m", on_terminal=True) == b"1;" * 8 + b"m"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("opening", [b"\x1b]", b"\x1b[", b"\x1bP", b"\xc2\x9d", b"\x1b "])
 def test_an_endless_control_sequence_is_held_in_bounded_memory_and_not_obeyed(opening):
     sanitizer, out = SanitizeStream(), 0

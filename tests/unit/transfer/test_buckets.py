@@ -206,6 +206,7 @@ def test_s3_keys_are_taken_from_a_credential_process_of_the_users(
         s3_settings("x", _settings(tmp_path, config=""))
 
 
+@pytest.mark.slow
 def test_signed_urls_for_google_and_azure_follow_their_published_rules(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -64,6 +64,7 @@ def test_a_result_file_is_complete_after_two_unchanged_seconds(looks: Looks) -> 
     assert looks.after(9) == {"out/a": "young"}
 
 
+@pytest.mark.slow
 def test_a_result_file_rewritten_all_the_time_is_taken_once_a_minute(looks: Looks) -> None:
     """Part of a checkpoint, or open to a writer at that look, it does not. Once its run is over it
     is only read ahead."""
@@ -200,6 +201,7 @@ def test_missing_shards_of_a_checkpoint_are_waited_for_while_the_run_lives(
 DEEP = "a/" * 900
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "paths",
     [
