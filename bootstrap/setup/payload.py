@@ -214,8 +214,9 @@ def private_dependencies(
     Raises BoxstrapError if git fails, UsageError for requirements that no box can install.
     """
     # Late: `sync` sends no dependencies.
+    from bootstrap.onbox.python.sources import decode
     from bootstrap.profile.survey.declared import find_git_dependencies, sent_from_here
-    from bootstrap.profile.survey.files import check_requirements, decode
+    from bootstrap.profile.survey.files import check_requirements
 
     folders, commit = (snapshot.folders, snapshot.id) if snapshot else (here.folders, here.commit)
     known: dict[str, bytes | None] = {}

@@ -2,13 +2,6 @@
 # conda: an environment of conda packages, made by rattler, which uv keeps in its cache. The file's pip section is
 # installed afterwards.
 
-# conda_sources: adds the files that the environment is made from to SOURCES.
-conda_sources() {
-  local file
-  add_with_included "$CONDA"
-  for file in ${REQUIREMENTS[@]+"${REQUIREMENTS[@]}"}; do add_with_included "$file"; done
-}
-
 # is_remade: whether the existing environment is replaced: it is ours, and has or is to have conda packages, or
 # another Python.
 is_remade() { has_other_python || { { [ -n "$CONDA" ] || [ -d "$VENV_DIR/conda-meta" ]; } && ours; }; }
@@ -56,10 +49,4 @@ add_to_conda() {
   case " ${words[*]-}" in *' --extra-index-url'*) words+=(--index-strategy unsafe-best-match) ;; esac
   add_requirements ${words[@]+"${words[@]}"}
   cd "$PWD_BEFORE" || return
-}
-
-# conda_arguments: adds what the profile requires besides the file; 1 if that is nothing.
-conda_arguments() {
-  [ "${#REQUIREMENTS[@]}" -eq 0 ] || requirements_arguments
-  [ "${#REQUIREMENTS[@]}" -gt 0 ] || [ "${#ADDED_ARGUMENTS[@]}" -gt 0 ]
 }

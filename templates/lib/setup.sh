@@ -6,6 +6,8 @@ begin_script() {
   unset BOXSTRAP_RUN
   SENT_KEY=$REPO_KEY PRIVATE=$BOX_HOME
   ONBOX=$PROGRAMS/onbox/__main__.py
+  # A plan from memory asks the one that set this box up.
+  [ -f "$ONBOX" ] || ONBOX=$BOX_HOME/box/current/onbox/__main__.py
   settle_names
   RUN_ID='' RUN_GPUS='' RUN_VARIABLES='' NODES_ID='' REDO='' DATA_CONTENT='' OVERWRITE='' BESIDE=''
   SETUP_EXIT=0 TOKEN='' RESTART='' REVIVE='' ADOPT='' ONLY='' ALIVE_RUN='' WORK=''

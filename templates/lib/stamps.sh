@@ -36,7 +36,10 @@ begin_checks() {
   for name in "${STEPS[@]}"; do
     case $name in
       repo) check_repo 2>/dev/null & ;; # it prints what was edited
-      python) check_python >/dev/null 2>&1 & ;;
+      python)
+        begin_sources
+        check_python >/dev/null 2>&1 &
+        ;;
       *) continue ;;
     esac
     CHECKING[$name]=$!

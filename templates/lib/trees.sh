@@ -10,7 +10,7 @@ use_tree() {
     '~/'*) VENV_DIR=$(expand_home "$VENV") ;;
     *) VENV_DIR=$REPO_DIR/$VENV ;;
   esac
-  TREE_NUMBER=$1 MAIN_VENV=$VENV_DIR VENV_NOTES=$NOTES WORK='' PYTHON_INPUTS=''
+  TREE_NUMBER=$1 MAIN_VENV=$VENV_DIR VENV_NOTES=$NOTES WORK='' PYTHON_INPUTS='' SOURCES_OF=''
   [ "$1" = 1 ] || { REPO_DIR=$MAIN_DIR@$1 && NOTES=$NOTES/beside/$1; }
   PLACED=$NOTES/placed
 }
@@ -23,7 +23,7 @@ find_environment() {
   VENV_DIR=$MAIN_VENV VENV_NOTES=$BOX_HOME/steps/$REPO_KEY PYTHON_INPUTS='' WORK=''
   find_stamp python
   inputs_python
-  if ! holds_project && { { is_line "$STAMP" "$INPUTS" && check_python; } || { is_cell && ! is_held "$MAIN_DIR" >/dev/null; }; }; then return; fi
+  if [ -z "$HOLDS_PROJECT" ] && { { is_line "$STAMP" "$INPUTS" && check_python; } || { is_cell && ! is_held "$MAIN_DIR" >/dev/null; }; }; then return; fi
   VENV_DIR=$REPO_DIR/$VENV VENV_NOTES=$NOTES
 }
 

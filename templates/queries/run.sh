@@ -29,6 +29,7 @@ take_run() {
     choose_tree
     is_tree || { answer setup repo && exit; }
     start_keeper
+    begin_sources
     place_state
     rc=$?
     [ "$rc" -eq 0 ] && are_steps_right || exit

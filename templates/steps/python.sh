@@ -1,15 +1,15 @@
-# shellcheck shell=bash disable=SC2034 # set here, read elsewhere
+# shellcheck shell=bash disable=SC2034,SC2153 # set here, read elsewhere
 # python: the environment, built at its final path by uv (or pip or conda where asked), or an existing one adopted.
 
 inputs_python() {
-  local sums=
+  local sums
   # Computed once per process: what a training is made of starts with it.
   if [ -n "${PYTHON_INPUTS-}" ]; then INPUTS=$PYTHON_INPUTS && return; fi
   find_sources
   find_driver
-  [ "${#SOURCES[@]}" -eq 0 ] || sums=$(cd "$REPO_DIR" 2>/dev/null && sha256sum -- "${SOURCES[@]}" 2>/dev/null) || :
+  sums=$SUMS
   # In a shared environment each tree has its own link to the project.
-  ! is_shared_venv || [ "$TREE_NUMBER" = 1 ] || ! holds_project || sums+=" $REPO_DIR"
+  ! is_shared_venv || [ "$TREE_NUMBER" = 1 ] || [ -z "$HOLDS_PROJECT" ] || sums+=" $REPO_DIR"
   # The main tree's path: it makes no difference to the work in which tree it runs.
   local VENV_DIR=$MAIN_VENV
   # CHOSEN is what of it the user chose.
@@ -18,7 +18,6 @@ inputs_python() {
   inputs v1 "$VENV_DIR" "$PYTHON_VERSION" "$INSTALLER" "$TORCH_BACKEND" "${EXTRAS[@]-}" "$DRIVER" "$sums" \
     "${ADDED_ARGUMENTS[@]}" "${BUILT_LAST[@]}" "${PYTHON_INDEX[@]}" ${AS_OF:+"$AS_OF"}
   CHOSEN=${INPUTS/" $CHOSEN"/ }
-  find_built
   sums=$(built_digest)
   [ -z "$sums" ] || INPUTS+="$sums "
   PYTHON_INPUTS=$INPUTS
@@ -47,7 +46,8 @@ apply_python() {
     check_python || again=(--reinstall)
   fi
   [ -e "$VENV_DIR" ] || made="made $VENV_DIR"
-  find_accepted
+  find_sources
+  ACCEPTED=$STATED
   if is_remade; then
     # What is there stays until another Python is.
     ! has_other_python || python=$(find_python) || no_such_python
@@ -112,16 +112,6 @@ find_wanted() {
     [[ ! $line =~ ^[0-9]+(\.[0-9]+)*$ ]] || WANTED=$line
     return 0
   done <"$REPO_DIR/.python-version" 2>/dev/null
-}
-
-# find_accepted: sets ACCEPTED to the range of versions that the projects accept which are built here.
-find_accepted() {
-  local file
-  find_sources
-  file=${SOURCES[0]-.}
-  case $file in */*) file=${file%/*} ;; *) file=. ;; esac
-  ACCEPTED=$("$BOX_HOME/agent/bin/python" -I -S -B "$ONBOX" python.accepted . "$file" \
-    ${LINKED_FOLDERS[@]+"${LINKED_FOLDERS[@]}"} ${COPIED_FOLDERS[@]+"${COPIED_FOLDERS[@]}"} 3>&- 9>&-) || ACCEPTED=
 }
 
 # has_other_python: whether the environment is ours, and has another Python than is wanted.

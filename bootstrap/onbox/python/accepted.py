@@ -1,16 +1,11 @@
-"""Print which versions of Python the projects in these folders accept, together, as uv takes it.
-
-    onbox python.accepted FOLDER...
-
-Nothing is printed where none says. A project says so in pyproject.toml (also poetry's way), in
-setup.cfg or in setup.py, of which nothing is run.
+"""Which versions of Python a project accepts, as uv takes it: it says so in pyproject.toml (also
+poetry's way), in setup.cfg or in setup.py, of which nothing is run.
 """
 
 from __future__ import annotations
 
+import os
 import re
-import sys
-from pathlib import Path
 
 _STATED = {
     "pyproject.toml": (
@@ -23,15 +18,12 @@ _STATED = {
 """The places in the order in which a build reads them: the first one that says something counts."""
 
 
-def main() -> None:
-    sys.stdout.write(",".join(dict.fromkeys(filter(None, map(accepted, sys.argv[1:])))))
-
-
 def accepted(folder: str) -> str:
     """Return the range of the project in that folder; "" if it states none."""
     for name, patterns in _STATED.items():
         try:
-            text = Path(folder, name).read_text(encoding="utf-8", errors="replace")
+            with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as file:
+                text = file.read()
         except OSError:
             continue
         for pattern in patterns:

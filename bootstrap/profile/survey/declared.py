@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bootstrap.errors import UsageError
 from bootstrap.onbox.python.accepted import plain_range
+from bootstrap.onbox.python.sources import requirement_lines
 from bootstrap.profile.survey import files, scripts
 from bootstrap.profile.survey.files import (
     CONDA,
@@ -24,7 +25,6 @@ from bootstrap.profile.survey.files import (
     is_known,
     package_name,
     parse_toml,
-    requirement_lines,
     same,
 )
 from bootstrap.repo.urls import UrlKind, check_url, without_user_info

@@ -6,7 +6,6 @@ its name on an index.
 
 from __future__ import annotations
 
-import codecs
 import contextlib
 import posixpath
 import re
@@ -17,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from bootstrap.errors import UsageError
+from bootstrap.onbox.python.sources import decode, requirement_lines
 from bootstrap.repo.names import shown
 
 if TYPE_CHECKING:
@@ -238,43 +238,11 @@ ReadData = Callable[[list[str]], dict[str, bytes]]
 """Reads files by name; returns the contents of those that exist."""
 
 _MOST = 200
-_COMMENT = r"(?:^|(?<!\s)\s+)#.*$"
 _INCLUDE = r"\s*(?:- *[\"']?)?(?:-r|-c|--requirement|--constraint)(?:[\s=]+|(?=\S))(.+)"
 _CODING = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*([-.\w]+)", re.MULTILINE)
 _PATH = r"(?:@\s*|^\s*(?:- *[\"']?)?(?:-e\s*)?)file:(?://(?:localhost)?)?(/[^\s;#\"']+)"
 _OF_CONDA = r"/croot/|feedstock_root|/conda-bld/|/tmp/build/|/bld/|/_bld/|/tmp/abs_|/rattler-build"
-_MARKS = (
-    (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF32_LE, "utf-32-le"),
-    (codecs.BOM_UTF32_BE, "utf-32-be"),
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
-)
 _OF_A_MACHINE = r"/?[A-Za-z]:|/Users/"
-
-
-def decode(data: bytes, errors: str = "replace") -> str:
-    """Decode as pip and uv do: by a byte-order mark, as PowerShell writes it, else as UTF-8."""
-    for mark, encoding in _MARKS:
-        if data.startswith(mark):
-            return data[len(mark) :].decode(encoding, errors)
-    return data.decode(errors=errors)
-
-
-def requirement_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield number and text of each line, continued ones joined, without comments."""
-    held, begun = "", 0
-    for number, line in enumerate(text.splitlines(), 1):
-        begun = begun or number
-        if line.endswith("\\") and not line.lstrip().startswith("#"):
-            held += line[:-1]
-            continue
-        whole = re.sub(_COMMENT, "", held + line)
-        if whole.strip():
-            yield begun, whole
-        held, begun = "", 0
-    if held.strip():
-        yield begun, held
 
 
 def included(line: str) -> str | None:

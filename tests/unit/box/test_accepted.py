@@ -53,8 +53,8 @@ def test_the_installed_python_satisfies_all_projects_unless_the_profile_names_a_
     stub = 'run_uv() { printf "%s\\n" "$*" >&2; case $2 in install) ;; *) return 1 ;; esac; }'
     said = trees.ask(
         f"{shell_part('lib', 'uv')}\n{stub}; ONBOX={onbox} PYTHON_VERSION={profile} UV_SETTINGS=()"
-        f' SETUP_DIR=/nonexistent; with_retries() {{ "$@"; }}; cd "$REPO_DIR"; find_accepted;'
-        " find_python || :",
+        f' SETUP_DIR=/nonexistent; with_retries() {{ "$@"; }}; cd "$REPO_DIR"; find_sources;'
+        " ACCEPTED=$STATED; find_python || :",
         check=False,
     )
     assert f"python install --no-bin {asked}\n" in said

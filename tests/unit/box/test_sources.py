@@ -13,27 +13,28 @@ from hypothesis import given as generated
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from bootstrap.onbox.python.sources import find
 from tests.unit.box.test_trees import Trees
 
-pytestmark = pytest.mark.slow  # each starts programs
-
 UTF8, UTF16 = "utf-8", "utf-16"
-SHOWN = 'find_sources; printf "%s\\n" "${SOURCES[@]}"'
 
 
-@pytest.fixture
-def trees(tmp_path: Path) -> Trees:
-    return Trees(tmp_path)
+def found_in(
+    root: Path,
+    files: dict[str, str | bytes],
+    conda: str = "",
+    requirements: Iterable[str] = (),
+    added: Iterable[str] = (),
+) -> dict[str, Any]:
+    write(root, files)
+    named = "yes" if requirements else ""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        return find(str(root), conda, "", named, *requirements, "--", "--", *added)
 
 
-def sources(trees: Trees, files: dict[str, str | bytes], **values: str) -> list[str]:
-    write(trees.main, files)
-    said = trees.ask(given(values) + SHOWN)
-    return [os.path.normpath(name) for name in said.splitlines()]
-
-
-def given(values: dict[str, str]) -> str:
-    return "".join(f"{name}={value};" for name, value in values.items())
+def sources(root: Path, files: dict[str, str | bytes], conda: str = "") -> list[str]:
+    return [os.path.normpath(name) for name in found_in(root, files, conda)["SOURCES"]]
 
 
 def write(root: Path, files: dict[str, str | bytes]) -> None:
@@ -66,21 +67,23 @@ LINES = {
 
 @pytest.mark.parametrize("line", LINES.values(), ids=LINES)
 def test_an_included_requirements_file_is_found_in_every_notation_of_pip(
-    trees: Trees, line: bytes, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, line: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BASE", "base")
-    found = sources(trees, {"requirements.txt": line, "base.txt": "six\n"})
+    found = sources(tmp_path, {"requirements.txt": line, "base.txt": "six\n"})
     assert found == ["requirements.txt", "base.txt"]
 
 
 @pytest.mark.parametrize(
     "line", ["# -r base.txt\n", "torch # as base.txt says\n", "-r https://example.org/base.txt\n"]
 )
-def test_a_commented_or_remote_requirements_file_is_not_read(trees: Trees, line: str) -> None:
-    assert sources(trees, {"requirements.txt": line, "base.txt": "six\n"}) == ["requirements.txt"]
+def test_a_commented_or_remote_requirements_file_is_not_read(tmp_path: Path, line: str) -> None:
+    assert sources(tmp_path, {"requirements.txt": line, "base.txt": "six\n"}) == [
+        "requirements.txt"
+    ]
 
 
-def test_included_requirement_files_are_found_relative_to_their_folder(trees: Trees) -> None:
+def test_included_requirement_files_are_found_relative_to_their_folder(tmp_path: Path) -> None:
     files: dict[str, str | bytes] = {
         "requirements.txt": "-r req/train.txt\n",
         "req/train.txt": '-r ../base.txt\n-c pins.txt\n-r a b.txt\n-r"c d e.txt"\n',
@@ -89,10 +92,7 @@ def test_included_requirement_files_are_found_relative_to_their_folder(trees: Tr
         "req/a b.txt": "",
         "req/c d e.txt": "",
     }
-    found = sources(trees, files)
-    assert {*found} == {*files}
-    # Once 99 are noted, those that are open name their own, and none is opened any more.
-    assert len(found) < 200
+    assert sorted(sources(tmp_path, files)) == sorted(files)
 
 
 @pytest.mark.parametrize(
@@ -100,25 +100,25 @@ def test_included_requirement_files_are_found_relative_to_their_folder(trees: Tr
     [("-e ../../libs/common", "apps/a"), ("../../libs/common", "apps/a"), ("-e libs/common", "")],
 )
 def test_a_local_package_path_counts_from_the_requirements_file_or_the_tree(
-    trees: Trees, line: str, folder: str
+    tmp_path: Path, line: str, folder: str
 ) -> None:
     """Installers read such paths from where they are started, most people from the file."""
-    write(trees.main, {"apps/a/r.txt": f"{line}\n", "libs/common/pyproject.toml": LIB})
-    said = trees.ask(
-        given({"REQUIREMENTS_SET": "yes", "REQUIREMENTS": "(apps/a/r.txt)"})
-        + "find_arguments; find_built; "
-        + 'printf \'%s\\n\' "${arguments[@]:4}" built "${BUILT_FROM[@]}"'
-    ).splitlines()
-    stands = ["-r", f"{trees.main}/apps/a/r.txt", "--directory", f"{trees.main}/{folder}"]
-    assert said == [
-        *(stands if folder else ["-r", "apps/a/r.txt"]), "built", "libs/common/pyproject.toml",
-    ]  # fmt: skip
+    files: dict[str, str | bytes] = {
+        "apps/a/r.txt": f"{line}\n",
+        "libs/common/pyproject.toml": LIB,
+    }
+    found = found_in(tmp_path, files, requirements=["apps/a/r.txt"])
+    stands = ["-r", f"{tmp_path}/apps/a/r.txt", "--directory", f"{tmp_path}/{folder}"]
+    assert found["SOURCE_ARGUMENTS"] == (stands if folder else ["-r", "apps/a/r.txt"])
+    assert found["BUILT"]
+    (tmp_path / "libs/common/pyproject.toml").write_text(f"{LIB} ")
+    assert found_in(tmp_path, {}, requirements=["apps/a/r.txt"])["BUILT"] != found["BUILT"]
 
 
-def test_requirement_files_in_the_pip_section_of_a_conda_file_are_found(trees: Trees) -> None:
+def test_requirement_files_in_the_pip_section_of_a_conda_file_are_found(tmp_path: Path) -> None:
     listed = "dependencies:\n  - pip:\n    - '-r base.txt'\n    - -c pins.txt\n    - torch\n"
     files: dict[str, str | bytes] = {"e.yml": listed, "base.txt": "", "pins.txt": "", "torch": ""}
-    assert sources(trees, files, CONDA="e.yml") == ["e.yml", "base.txt", "pins.txt"]
+    assert sources(tmp_path, files, "e.yml") == ["e.yml", "base.txt", "pins.txt"]
 
 
 NAMES = ("a.txt", "b.txt", "sub/c.txt", "sub/d e.txt")
@@ -130,13 +130,12 @@ TEXT = st.lists(st.one_of(LINE, st.just(("", "{}", "six", "\n"))), max_size=4)
 ENCODED = st.sampled_from((UTF8, "utf-8-sig", UTF16))
 
 
-@pytest.mark.slow
 @settings(deadline=None, max_examples=15)
 @generated(st.lists(st.tuples(TEXT, ENCODED), min_size=5, max_size=5))
 def test_no_requirements_file_that_pip_reads_is_missed(
     tmp_path_factory: pytest.TempPathFactory, texts: list[tuple[list[Any], str]]
 ) -> None:
-    trees = Trees(tmp_path_factory.mktemp("trees"))
+    root = tmp_path_factory.mktemp("tree")
     files: dict[str, str | bytes] = {}
     for name, (lines, encoding) in zip(("requirements.txt", *NAMES), texts, strict=True):
         folder = str(Path(name).parent)
@@ -146,8 +145,8 @@ def test_no_requirements_file_that_pip_reads_is_missed(
             if quote != "{}" or " " not in to
         ]
         files[name] = "".join(written).encode(encoding)
-    write(trees.main, files)
-    assert {*read_by_pip(trees.main)} <= {*sources(trees, files)}
+    found = sources(root, files)
+    assert {*read_by_pip(root)} <= {*found}
 
 
 def read_by_pip(root: Path) -> Iterable[str]:
@@ -217,33 +216,44 @@ DEPENDS = {
         {"requirements.txt": "torch\n", "pyproject.toml": "[tool.uv]\n"},
         "pyproject.toml",
     ),
-    "a folder of the profile": ({"setup.py": SETUP, "ADDED_ARGUMENTS": "(-e .[x])"}, "setup.py"),
+    "a folder of the profile": ({"setup.py": SETUP, "added": "-e .[x]"}, "setup.py"),
     "a folder built last": (
-        {"a/setup.py": SETUP, "BUILT_LAST": "(--no-build-isolation ./a)"},
+        {"a/setup.py": SETUP, "added": "--no-build-isolation ./a"},
         "a/setup.py",
     ),
     "conda's link": ({"e.yml": "dependencies:\n- pip:\n  - -e .\n", "setup.py": SETUP}, "setup.py"),
 }
-INPUTS = 'inputs_python; printf "%s\\n" "$INPUTS"'
 
 
 @pytest.mark.parametrize(("files", "changed"), DEPENDS.values(), ids=DEPENDS)
 def test_a_change_of_any_file_that_the_installer_reads_makes_another_environment(
-    trees: Trees, files: dict[str, str | bytes], changed: str
+    tmp_path: Path, files: dict[str, str | bytes], changed: str
 ) -> None:
-    values = {name: str(files[name]) for name in files if name.isupper()}
-    values |= {"CONDA": "e.yml"} if "e.yml" in files else {}
-    write(trees.main, {**files, "train.py": "1", "README.md": "1"})
-    before = trees.ask(given(values) + INPUTS)
-    write(trees.main, {"train.py": "2", "README.md": "2"})
-    assert trees.ask(given(values) + INPUTS) == before
-    (trees.main / changed).write_text("[tool.uv]\n# changed\n")
-    after = trees.ask(given(values) + INPUTS)
-    assert after != before
+    conda, added = "e.yml" if "e.yml" in files else "", str(files.get("added", "")).split()
+    written = {name: text for name, text in files.items() if name != "added"}
+    before = found_in(tmp_path, {**written, "train.py": "1", "README.md": "1"}, conda, (), added)
+    assert found_in(tmp_path, {"train.py": "2", "README.md": "2"}, conda, (), added) == before
+    changes: dict[str, str | bytes] = {changed: "[tool.uv]\n# changed\n"}
+    assert found_in(tmp_path, changes, conda, (), added) != before
 
 
-def test_a_local_package_counts_with_the_content_of_all_its_files(trees: Trees) -> None:
+@pytest.mark.slow
+def test_a_local_package_counts_with_the_content_of_all_its_files(tmp_path: Path) -> None:
+    trees = Trees(tmp_path)
     (trees.home / "steps/k/placed").mkdir(parents=True)
     write(trees.main, {"requirements.txt": "./lib\n", "lib/setup.py": "", "lib/own.py": ""})
-    asked = 'tree_git() {{ [ "$*" != "rev-parse -q --verify HEAD:lib" ] || echo {}; }}; ' + INPUTS
+    asked = (
+        'tree_git() {{ [ "$*" != "rev-parse -q --verify HEAD:lib" ] || echo {}; }}; '
+        'inputs_python; printf "%s\\n" "$INPUTS"'
+    )
     assert trees.ask(asked.format(1)) != trees.ask(asked.format(2))
+
+
+@pytest.mark.slow
+def test_a_program_begun_before_the_files_came_reads_them_as_they_are_then(tmp_path: Path) -> None:
+    trees = Trees(tmp_path)
+    shown = 'find_sources; printf "%s\\n" "${SOURCES[@]}" "${FINDER_OF-none}"'
+    said = trees.ask(f"begin_sources; echo six >$REPO_DIR/requirements.txt; {shown}")
+    assert said.splitlines() == ["requirements.txt", ""]
+    # One that is gone is done without.
+    assert trees.ask(f'begin_sources; kill "$FINDER_PID"; wait; {shown}') == said

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.onbox import MAIN
 from bootstrap.render.script import python_id
 from tests.unit.render.scripts import loaded, profile, render
 
@@ -135,7 +136,7 @@ def test_uv_is_asked_about_torch_only_if_the_profile_requires_a_gpu(
     script = loaded(render(profile("ssh", f"gpu.require={required}")))
     body = (
         f'{script}\nrun_uv() {{ echo "$*" >asked; }}\nOWN_INDEX=yes BOX_HOME=$PWD SETUP_DIR=$PWD'
-        " REPO_DIR=$PWD VENV_DIR=$PWD/.venv\ntouch requirements.txt\nfits_before\n"
+        f" ONBOX={MAIN} REPO_DIR=$PWD VENV_DIR=$PWD/.venv\ntouch requirements.txt\nfits_before\n"
     )
     subprocess.run(["bash"], input=body, capture_output=True, text=True, check=True, cwd=tmp_path)
     assert (tmp_path / "asked").exists() == (required == "true")
