@@ -230,8 +230,10 @@ class _Pull:
         )
         self._source: BoxResults | None = None
         self._warned: set[str] = set()
+        self._meant: frozenset[str] = frozenset()
+        """What the first look left and it waits for: a run that writes on and on ends no pull."""
         self._idle = 0
-        """Consecutive looks that brought no complete file."""
+        """Consecutive looks that brought none of them."""
         self._syncing: threading.Thread | None = None
         """Brings what came to the disk, once all of it is here."""
         self._brought = float("-inf")
@@ -263,7 +265,6 @@ class _Pull:
             self._screen.say(f"watching {self._run.name}: each complete file; stop with Ctrl-C")
         manifest: Manifest | None = None
         for done in self._rounds():
-            self._idle = 0 if done.landed else self._idle + 1
             watches = self._wish.watch and self._live and not self._puller.stopped
             is_over = not watches and self._is_over(done)
             if is_over and self._landed:
@@ -301,10 +302,12 @@ class _Pull:
         self._brought = time.monotonic()
 
     def _is_over(self, done: PullRound) -> bool:
-        if self._puller.stopped or not done.waits or self._idle >= _IDLE_LOOKS:
+        self._meant = self._meant or frozenset(done.missing)
+        self._idle = 0 if done.landed & self._meant else self._idle + 1
+        if self._puller.stopped or self._idle >= _IDLE_LOOKS:
             return True
-        may_come = [why for path, why in done.missing.items() if done.may_come(path)]
-        return self._idle > 0 and all(why in _SETTLED for why in may_come)
+        may_come = {done.missing[path] for path in self._meant if done.may_come(path)}
+        return not may_come or (self._idle > 0 and may_come <= _SETTLED)
 
     def _warn(self, done: PullRound) -> None:
         """Warn, once each, of files that waiting will not bring."""

@@ -231,11 +231,6 @@ class PullRound:
     stuck: frozenset[str] = frozenset()
     """Those of them that no other pull brings either, unless something changes on the box."""
 
-    @property
-    def waits(self) -> bool:
-        """Whether any file may still come."""
-        return any(map(self.may_come, self.missing))
-
     def may_come(self, path: str) -> bool:
         """Whether this file may still come."""
         return self.missing.get(path) in {*WAITS, "damaged"}

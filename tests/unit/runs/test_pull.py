@@ -31,7 +31,7 @@ def a_pull(**parts: Any) -> Any:
     """Make a pull with only the parts that these tests need."""
     one = object.__new__(pull._Pull)
     one._wish, one._live, one._idle = SimpleNamespace(watch=False, without=None), False, 0
-    one._landed = {}
+    one._landed, one._meant = {}, frozenset()
     vars(one).update(parts)
     return one
 
@@ -54,6 +54,29 @@ def test_pull_gives_up_on_a_box_that_keeps_sending_other_content_than_announced(
     one._land_manifest = lambda _: None
     assert one._take_all().missing == {"out/a": "damaged"}
     assert len(rounds) == pull._IDLE_LOOKS
+
+
+def test_pull_ends_beside_a_run_that_writes_a_new_result_at_each_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of what the first look found incomplete, one file comes later, and one never."""
+    looks = list[PullRound]()
+
+    def endless() -> Iterator[PullRound]:
+        while True:
+            at = len(looks)
+            landed = {f"out/{at - 1}", *(["out/slow"] if at == 2 else [])}
+            left = {"out/slow", "out/log", f"out/{at}"} - landed
+            looks.append(PullRound(BoxLook(), landed, dict.fromkeys(left, "young")))
+            assert at < 20
+            yield looks[-1]
+
+    monkeypatch.setattr(pull.time, "sleep", lambda _: None)
+    puller = SimpleNamespace(received=0, stopped="")
+    one = a_pull(_puller=puller, _rounds=endless, _manifest=lambda done: done, _live=True)
+    one._land_manifest = lambda _: None
+    assert one._take_all() is looks[-1]
+    assert len(looks) == 3 + pull._IDLE_LOOKS
 
 
 @pytest.mark.parametrize("is_here", [True, False])
