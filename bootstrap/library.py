@@ -119,7 +119,7 @@ class Box:
 
         wanted = RunOptions(command, session, gpus, queue, beside, overwrite)
         screen = _Collected(self._reporter)
-        started = start_run(replace(self._request, run=wanted), screen, _show_nothing)
+        started = start_run(replace(self._request, run=wanted), screen, lambda _: None)
         started.raise_for_status()
         self._request = replace(self._request, host=started.box)
         return BoxRun(self, started.run.name)
@@ -176,10 +176,6 @@ class Box:
         screen = _Collected(self._reporter)
         do(self._request, screen, *given, **named)
         return screen.data
-
-
-def _show_nothing(_: Sequence[str]) -> None:
-    """Take a run's first lines, which its result has too."""
 
 
 def _agree(offer: Offer, max_price: float) -> None:

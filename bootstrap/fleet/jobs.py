@@ -126,7 +126,8 @@ def look_at_all(
     A box that can't be asked keeps its cells, unless it was given up or its provider says that it
     is gone; what it had finished when it was asked last counts.
     """
-    names = {name: _host_of(name) for name in ledger.boxes.values()}
+    known_here = {box.name for box in all_boxes()}
+    names = {name: name if name in known_here else "" for name in ledger.boxes.values()}
     wanted = [*hosts]
     known = {_name_of(host) for host in hosts}
     wanted += [host for name, host in names.items() if host and name not in known]
@@ -235,11 +236,6 @@ def _name_of(host: str) -> str:
     target, box = lookup(host)
     box = box or next((each for each in all_boxes() if each.host_text == target.text), None)
     return box.name if box else host
-
-
-def _host_of(name: str) -> str:
-    """Return the host of a box that is known here; "" if it was given back or forgotten."""
-    return name if any(box.name == name for box in all_boxes()) else ""
 
 
 def _is_gone(name: str) -> bool:

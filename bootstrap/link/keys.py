@@ -88,7 +88,9 @@ def read_key_file(path: Path) -> KeyFile:
         return KeyFile(path, beside, False, problem)
     inside, encrypted = _look_inside(data)
     public = beside if beside and (not inside or beside.blob == inside.blob) else inside
-    return KeyFile(path, public, encrypted, _problem_of(public))
+    is_unusable = public and public.kind not in FILE_KEYS
+    problem = _problem_of_kind(public.kind) if public and is_unusable else ""
+    return KeyFile(path, public, encrypted, problem)
 
 
 def read_public(path: Path) -> PublicKey | None:
@@ -168,10 +170,6 @@ def _look_inside(data: bytes) -> tuple[PublicKey | None, bool]:
     except (binascii.Error, struct.error, StopIteration, ValueError):
         return None, False
     return PublicKey(kind, blob), cipher != b"none"
-
-
-def _problem_of(public: PublicKey | None) -> str:
-    return _problem_of_kind(public.kind) if public and public.kind not in FILE_KEYS else ""
 
 
 def _problem_of_kind(kind: str) -> str:
@@ -503,10 +501,6 @@ class KeyLogin(AuthStrategy):
         return LoginRefused(what, where=self._endpoint.label, hint=hint)
 
 
-def _agent_name(key: PublicKey) -> str:
-    return f"agent: {key.comment}" if key.comment else "agent"
-
-
 def _home(path: Path) -> str:
     """Return the path with `~` for the home folder."""
     home = str(Path.home())
@@ -527,3 +521,7 @@ def own_public_key(identity: str | None) -> PublicKey | None:
         return next(usable, None)
     finally:
         agent.close()
+
+
+def _agent_name(key: PublicKey) -> str:
+    return f"agent: {key.comment}" if key.comment else "agent"

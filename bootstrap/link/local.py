@@ -9,11 +9,9 @@ import signal
 import socket
 import subprocess
 import threading
-from collections import deque
 
-from bootstrap.link.wire import PIECE, LinkLost
+from bootstrap.link.wire import PIECE, ErrorTail, LinkLost
 
-_ERRORS_KEPT = 64 * 1024
 _CONNECT_S = 30
 
 
@@ -36,7 +34,6 @@ class LocalWire:
         return stream
 
     def connect(self, host: str, port: int) -> LocalPipe:
-        """Connect to `port` of `host`. Raises OSError."""
         try:
             return LocalPipe(socket.create_connection((host, port), timeout=_CONNECT_S))
         except TimeoutError as error:
@@ -62,11 +59,9 @@ class LocalPipe:
         self.recv, self.sendall = sock.recv, sock.sendall
 
     def shutdown_write(self) -> None:
-        """Close the sending side. Raises OSError."""
         self._socket.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
-        """Close both directions, and wake up a blocked reader."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
@@ -86,9 +81,7 @@ class LocalStream:
         self._closed = False
         self._reading = threading.Lock()
         self._wake, self._waker = socket.socketpair()
-        self._errors: deque[bytes] = deque()
-        self._drain = threading.Thread(target=self._drain_errors, name="stderr", daemon=True)
-        self._drain.start()
+        self._errors = ErrorTail(self._read_errors)
 
     def read(self, n: int) -> bytes:
         """Read up to `n` bytes of output; `b""` at the end, or after `close`."""
@@ -104,13 +97,18 @@ class LocalStream:
             return output.read(n) or b""
 
     def read_err(self) -> bytes:
-        """Return the last 64 KiB of the command's errors so far."""
         if self._process.poll() is not None:
-            self._drain.join(0.2)
-        return b"".join(self._errors)[-_ERRORS_KEPT:]
+            self._errors.join(0.2)
+        return self._errors.last()
+
+    def _read_errors(self, n: int) -> bytes:
+        pipe = self._process.stderr
+        piece = pipe.read(n) if pipe else b""
+        if pipe and not piece:
+            pipe.close()
+        return piece
 
     def write(self, b: bytes) -> None:
-        """Send all of `b`. Raises BrokenPipeError if the command no longer reads."""
         rest = memoryview(b)
         while rest:
             if self._process.stdin is None or self._process.stdin.closed:
@@ -147,16 +145,3 @@ class LocalStream:
             self._wake.close()
             if self._process.stdout:
                 self._process.stdout.close()
-
-    def _drain_errors(self) -> None:
-        """Read the errors as they come, because a full pipe would block the command."""
-        kept = 0
-        pipe = self._process.stderr
-        if pipe is None:
-            return
-        with pipe:
-            while piece := pipe.read(PIECE):
-                self._errors.append(piece)
-                kept += len(piece)
-                while kept - len(self._errors[0]) >= _ERRORS_KEPT:
-                    kept -= len(self._errors.popleft())

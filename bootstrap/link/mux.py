@@ -15,12 +15,10 @@ import contextlib
 import select
 import socket
 import struct
-import threading
-from collections import deque
 from collections.abc import Callable, Sequence
 
 from bootstrap.link.reconnecting import DeferredLogin
-from bootstrap.link.wire import PIECE, LinkLost, Pipe, Stream, Wire
+from bootstrap.link.wire import PIECE, ErrorTail, LinkLost, Pipe, Stream, Wire
 
 ANSWERS_WITHIN_S = 0.25
 """How long a box may take to open a session before a login is made as well, in seconds."""
@@ -28,7 +26,6 @@ _TICK_S = 0.02
 _LOCAL_S = 2.0
 """How long the master itself, which is on this machine, may take to answer, in seconds."""
 _LONGEST = 256 * 1024
-_ERRORS_KEPT = 64 * 1024
 _VERSION = 4
 _HELLO = 0x00000001
 _NEW_SESSION = 0x10000002
@@ -228,7 +225,6 @@ class SharedStream:
     def __init__(self, control: Control, wire: SharedWire, command: str) -> None:
         self._control, self._wire = control, wire
         self._closed = False
-        self._errors: deque[bytes] = deque()
         pairs = [socket.socketpair() for _ in range(3)]
         self._in, self._out, self._err = (ours for ours, _ in pairs)
         theirs = [each for _, each in pairs]
@@ -242,8 +238,7 @@ class SharedStream:
         finally:
             for each in theirs:
                 each.close()
-        self._drain = threading.Thread(target=self._drain_errors, name="stderr", daemon=True)
-        self._drain.start()
+        self._errors = ErrorTail(self._err.recv, OSError)
 
     def is_opened(self, timeout: float) -> bool:
         """Wait at most that long for the box to open the session. Raises NotSharedError."""
@@ -255,7 +250,6 @@ class SharedStream:
         return True
 
     def read(self, n: int) -> bytes:
-        """Read up to `n` bytes of output; `b""` at the end. Raises LinkLost."""
         try:
             data = self._out.recv(n)
         except OSError:
@@ -265,13 +259,11 @@ class SharedStream:
         return data
 
     def read_err(self) -> bytes:
-        """Return the last 64 KiB of the command's errors so far."""
-        if not self._drain.is_alive():
-            self._drain.join()
-        return b"".join(self._errors)[-_ERRORS_KEPT:]
+        if not self._errors.is_alive():
+            self._errors.join()
+        return self._errors.last()
 
     def write(self, b: bytes) -> None:
-        """Send all of `b`. Raises LinkLost, or BrokenPipeError if the command no longer reads."""
         rest = memoryview(b)
         try:
             while rest:
@@ -286,7 +278,6 @@ class SharedStream:
             self._in.shutdown(socket.SHUT_WR)
 
     def exit_status(self) -> int | None:
-        """Wait for the exit code; None if there is none. Raises LinkLost."""
         try:
             while True:
                 kind, body = self._control.answer(None)
@@ -298,7 +289,6 @@ class SharedStream:
         raise self._wire.lost()
 
     def close(self) -> None:
-        """Close the command's session, and wake up who reads or writes."""
         self._closed = True
         self._control.close()
         for each in (self._in, self._out, self._err):
@@ -306,13 +296,3 @@ class SharedStream:
                 each.shutdown(socket.SHUT_RDWR)
             each.close()
         self._wire.ended(self)
-
-    def _drain_errors(self) -> None:
-        """Read the errors as they come, because a full socket would block the command."""
-        kept = 0
-        with contextlib.suppress(OSError):
-            while piece := self._err.recv(PIECE):
-                self._errors.append(piece)
-                kept += len(piece)
-                while kept - len(self._errors[0]) >= _ERRORS_KEPT:
-                    kept -= len(self._errors.popleft())

@@ -197,7 +197,8 @@ class ReconnectingLink:
                     reason = error
                     self._warn(f"the link can't be made yet: {error.what}")
                 refused_at = _since(refused_at, error)
-                if waited > self._patience or _too_long(refused_at):
+                refused_s = time.monotonic() - refused_at if refused_at is not None else 0.0
+                if waited > self._patience or refused_s > REFUSED_PATIENCE_S:
                     raise reason from None
                 self.cancel.wait(PAUSES_S[min(tries, len(PAUSES_S) - 1)])
                 tries += 1
@@ -227,7 +228,3 @@ def _since(refused_at: float | None, error: UnreachableError) -> float | None:
     if not isinstance(error, LoginRefused):
         return None
     return time.monotonic() if refused_at is None else refused_at
-
-
-def _too_long(refused_at: float | None) -> bool:
-    return refused_at is not None and time.monotonic() - refused_at > REFUSED_PATIENCE_S

@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 
@@ -32,7 +31,7 @@ from bootstrap.link.public_key import PublicKey
 from bootstrap.link.reconnecting import DeferredLogin
 from bootstrap.link.record import KnownBox
 from bootstrap.link.transport import BoxTransport
-from bootstrap.link.wire import PIECE, LinkLost, LoginBroken, Pipe, Stream, Wire
+from bootstrap.link.wire import PIECE, ErrorTail, LinkLost, LoginBroken, Pipe, Stream, Wire
 from bootstrap.text.sanitize import sanitize
 
 ASK_AFTER = 4.0
@@ -94,7 +93,6 @@ _GULP = 4 * 1024 * 1024
 _FORBIDDEN = 1  # SSH_OPEN_ADMINISTRATIVELY_PROHIBITED (RFC 4254, 5.1)
 _PIPE_WINDOW = 2 * 1024 * 1024
 """Bytes a box may send unread on each connection of a tunnel: a web page opens many."""
-_ERRORS_KEPT = 64 * 1024
 
 
 def login(  # noqa: PLR0913 - each has its own name where it is called
@@ -238,7 +236,6 @@ class SshWire:
         return self._transport.is_active() and not is_broken
 
     def connect(self, host: str, port: int) -> Pipe:
-        """Connect from the box, see `Wire.connect`. Raises LinkLost, OSError."""
         try:
             return self._transport.open_channel(
                 "direct-tcpip",
@@ -285,12 +282,9 @@ class SshStream:
         self._wire = wire
         self._piece = memoryview(b"")
         self._closed = False
-        self._errors: deque[bytes] = deque()
-        self._drain = threading.Thread(target=self._drain_errors, name="stderr", daemon=True)
-        self._drain.start()
+        self._errors = ErrorTail(channel.recv_stderr, OSError, EOFError, paramiko.SSHException)
 
     def read(self, n: int) -> bytes:
-        """Read up to `n` bytes of output; `b""` at the end. Raises LinkLost."""
         if not self._piece:
             try:
                 data = self._channel.recv(max(n, _GULP))
@@ -299,20 +293,19 @@ class SshStream:
                 if self._closed:
                     return b""
                 raise self._wire.lost() from None
-            if not data:
-                self._check_end()
+            is_cut = not data and not self._channel.eof_received  # without the box's EOF
+            if is_cut and not self._closed and not self._wire.alive():
+                raise self._wire.lost()
             self._piece = memoryview(data)
         head, self._piece = self._piece[:n], self._piece[n:]
         return bytes(head)
 
     def read_err(self) -> bytes:
-        """Return the last 64 KiB of the command's errors so far."""
         if self._channel.eof_received or self._channel.closed:
-            self._drain.join(1)
-        return b"".join(self._errors)[-_ERRORS_KEPT:]
+            self._errors.join(1)
+        return self._errors.last()
 
     def write(self, b: bytes) -> None:
-        """Send all of `b`. Raises LinkLost, or BrokenPipeError if the command no longer reads."""
         rest = memoryview(b)
         while rest:
             try:
@@ -330,7 +323,6 @@ class SshStream:
             self._channel.shutdown_write()
 
     def exit_status(self) -> int | None:
-        """Wait for the exit code; None if there is none. Raises LinkLost."""
         code = self._channel.recv_exit_status()
         if code >= 0:
             return code
@@ -341,18 +333,3 @@ class SshStream:
     def close(self) -> None:
         self._closed = True
         _let_go(self._channel)
-
-    def _check_end(self) -> None:
-        """Raise LinkLost if the output ended because the link died, without the box's EOF."""
-        if not self._closed and not self._channel.eof_received and not self._wire.alive():
-            raise self._wire.lost()
-
-    def _drain_errors(self) -> None:
-        """Read the errors as they come: unread, they would fill the window shared with output."""
-        kept = 0
-        with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
-            while piece := self._channel.recv_stderr(PIECE):
-                self._errors.append(piece)
-                kept += len(piece)
-                while kept - len(self._errors[0]) >= _ERRORS_KEPT:
-                    kept -= len(self._errors.popleft())

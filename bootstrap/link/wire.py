@@ -13,9 +13,13 @@ UnreachableError       can't reach the box or log in
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import socket
+import threading
 import time
+from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from bootstrap.errors import UnreachableError
@@ -25,6 +29,7 @@ from bootstrap.text.sizes import duration
 if TYPE_CHECKING:
     from bootstrap.link.endpoint import Endpoint
 
+_ERRORS_KEPT = 64 * 1024
 PIECE = 64 * 1024  # bytes written at a time: one huge write can hang for minutes (docs/adr/0004)
 
 
@@ -62,6 +67,29 @@ class Stream(Protocol):
 
     def close(self) -> None:
         """Close the stream. A command that detached itself continues."""
+
+
+class ErrorTail(threading.Thread):
+    """Reads a command's errors as they come, since unread ones would block it or its output, and
+    keeps the last of them. `read` gives the next ones, `ends` is what it raises at a lost link."""
+
+    def __init__(self, read: Callable[[int], bytes], *ends: type[Exception]) -> None:
+        super().__init__(name="stderr", daemon=True)
+        self._read, self._ends = read, ends
+        self._pieces: deque[bytes] = deque()
+        self.start()
+
+    def run(self) -> None:
+        kept = 0
+        with contextlib.suppress(*self._ends):
+            while piece := self._read(PIECE):
+                self._pieces.append(piece)
+                kept += len(piece)
+                while kept - len(self._pieces[0]) >= _ERRORS_KEPT:
+                    kept -= len(self._pieces.popleft())
+
+    def last(self) -> bytes:
+        return b"".join(self._pieces)[-_ERRORS_KEPT:]
 
 
 class Pipe(Protocol):

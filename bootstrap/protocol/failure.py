@@ -74,7 +74,8 @@ def find_failure(
     traceback = last_traceback(lines)
     shown = tuple(line[:_WIDTH] for line in (traceback or lines)[-_LINES:])
     if run.by_node or run.interruption:
-        kind, why = ("node", run.by_node) if run.by_node else ("interrupted", _by_notice(run))
+        notice = run.interruption.sentence() if run.interruption else ""
+        kind, why = ("node", run.by_node) if run.by_node else ("interrupted", notice)
         return Failure(kind, why, lines=shown)
     killed = _killed_for_memory(run, shown)
     if killed:
@@ -83,16 +84,12 @@ def find_failure(
     if exhausted:
         return exhausted
     if run.rc == _SIGKILL:
-        return Failure(
-            "killed", f"something killed it (SIGKILL){_not_for_memory(run)}", lines=shown
-        )
+        is_counted = run.killed_for_memory.startswith("0 ")
+        box = "counted no kill for memory" if is_counted else "does not know what did it"
+        return Failure("killed", f"something killed it (SIGKILL); the box {box}", lines=shown)
     what = next((line for line in traceback if _is_exception(line)), "")
     hint = advice("\n".join(traceback or shown))
     return Failure("exception" if what else "unknown", what[:_WIDTH], hint, shown)
-
-
-def _by_notice(run: Run) -> str:
-    return run.interruption.sentence() if run.interruption else ""
 
 
 def find_failures(
@@ -124,13 +121,6 @@ def _killed_for_memory(run: Run, shown: tuple[str, ...]) -> Failure | None:
         "Fewer or smaller copies of the data in memory (workers of a DataLoader have one each), "
         "or a box with more memory.",
         shown,
-    )
-
-
-def _not_for_memory(run: Run) -> str:
-    counted = run.killed_for_memory.startswith("0 ")
-    return (
-        "; the box counted no kill for memory" if counted else "; the box does not know what did it"
     )
 
 

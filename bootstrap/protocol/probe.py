@@ -134,7 +134,9 @@ class BoxLease(Document):
         end = f", then {self._end()}" if self.destroys and self.is_held else ""
         way = _BY_OLDER if self.is_by_older and self.is_held else ""
         way = _BY_SHUTDOWN if self.shutdown and self.is_held else way
-        return f"{self._why_not()}{way}{end}{error}{self._uncounted()}"
+        # An account that does not answer says no price either.
+        uncounted = UNPRICED if self.is_unpriced and self.held != "no-answer" else ""
+        return f"{self._why_not()}{way}{end}{error}{uncounted}"
 
     def _why_not(self) -> str:
         if self.held == "wipes" and self.shutdown:
@@ -142,10 +144,6 @@ class BoxLease(Document):
         if self.held == "refused" and self.shutdown:
             return _MAY_NOT_SHUT_DOWN
         return _HELD.get(self.held, _HELD["trying"])
-
-    def _uncounted(self) -> str:
-        # An account that does not answer says no price either.
-        return UNPRICED if self.is_unpriced and self.held != "no-answer" else ""
 
     def _end(self) -> str:
         if self.destroys and self.shutdown == "stop":

@@ -156,7 +156,8 @@ class Api:
 
     def get(self, path: str, model: type[_Model], **query: str) -> _Model:
         """Return what is at `path`. Raises UnreachableError; RefusedKeyError for our key."""
-        return self._checked(*self._read("GET", _with(path, query)), model)
+        asked = f"{path}?{urlencode(query)}" if query else path
+        return self._checked(*self._read("GET", asked), model)
 
     def find(self, path: str, model: type[_Model], gone: Collection[str] = ()) -> _Model | None:
         """As `get`, but return None if the API says that no such thing exists.
@@ -495,10 +496,6 @@ def _schema_error(error: ValidationError) -> str:
     first = error.errors(include_url=False, include_input=False)[0]
     place = ".".join(map(str, first["loc"])) or "the answer"
     return f"{place} is not what its API promises"
-
-
-def _with(path: str, query: Mapping[str, str]) -> str:
-    return path + (f"?{urlencode(query)}" if query else "")
 
 
 def _is_gone(status: int, answer: object, codes: Collection[str]) -> bool:

@@ -170,7 +170,9 @@ class AzureApi(TokenApi):
         if done.returncode:
             if _NETWORK.search(said):
                 raise self._failed(f"az gets no token now: {_reason_in(said)}")
-            raise self._no_key(_reason_in(said), _login_in(said))
+            asked_login = _ASKED_LOGIN.search(said)  # it may name a tenant and a scope
+            login = asked_login[0].rstrip() if asked_login else _LOGIN
+            raise self._no_key(_reason_in(said), login)
         try:
             told = json.loads(done.stdout)
             ends = told.get("expires_on")
@@ -195,12 +197,6 @@ def _reason_in(said: str) -> str:
     is_trace = any(line.startswith("Traceback ") for line in lines)
     first = lines[-1] if is_trace else next(iter([*errors, *lines]), "no reason given")
     return _TRACE_ID.split(first.removeprefix("ERROR: "))[0].rstrip(".")
-
-
-def _login_in(said: str) -> str:
-    """Return the login that `az` asks for: it may name a tenant and a scope."""
-    found = _ASKED_LOGIN.search(said)
-    return found[0].rstrip() if found else _LOGIN
 
 
 def reasons(error: object, depth: int = 0) -> Iterator[tuple[str, str]]:

@@ -35,11 +35,6 @@ def vm_path(place: str) -> str:
     return f"{place}/Microsoft.Compute/virtualMachines/{VM}"
 
 
-def _time_of_day(at: float) -> str:
-    """Return the time of the day (UTC), as a schedule names it: in whole minutes, never earlier."""
-    return datetime.fromtimestamp(math.ceil(at / 60) * 60, timezone.utc).strftime("%H%M")
-
-
 def next_time(daily: str, now: float) -> float | None:
     """Return when it is next that time of the day."""
     if not re.fullmatch("[0-9]{4}", daily):
@@ -183,11 +178,13 @@ def _machine(size: str, order: RentOrder, nic: str, public_key: str) -> dict[str
 
 def schedule_of(place: str, region: str, end: float) -> dict[str, object]:
     """Return the schedule by which Azure stops (deallocates) the box, each day at that time."""
+    whole_minute = math.ceil(end / 60) * 60  # never earlier
+    daily = datetime.fromtimestamp(whole_minute, timezone.utc).strftime("%H%M")
     return {
         "location": region,
         "properties": {
             **{"status": "Enabled", "taskType": "ComputeVmShutdownTask"},
-            **{"dailyRecurrence": {"time": _time_of_day(end)}, "timeZoneId": "UTC"},
+            **{"dailyRecurrence": {"time": daily}, "timeZoneId": "UTC"},
             "notificationSettings": {"status": "Disabled", "timeInMinutes": 30},
             "targetResourceId": vm_path(place),
         },

@@ -12,7 +12,7 @@ the one that the recipe names.
 from __future__ import annotations
 
 from bootstrap import __version__
-from bootstrap.plan import Step, steps_for
+from bootstrap.plan import steps_for
 from bootstrap.profile.schema import Profile
 from bootstrap.render.program import packed_program, program
 from bootstrap.render.script import Source, render_recipe, render_text, variables
@@ -50,8 +50,8 @@ def render_fetching(
 
 
 def door_recipe(profile: Profile, source: Source, leave: tuple[str, ...], digest: str) -> str:
-    values, steps = door_values(profile, source), carried_steps(profile, leave)
-    return render_recipe(profile.name, values, steps, digest)
+    steps = tuple(step for step in steps_for(profile, local=False) if step.name not in leave)
+    return render_recipe(profile.name, door_values(profile, source), steps, digest)
 
 
 def door_values(profile: Profile, source: Source) -> list[tuple[str, Value]]:
@@ -83,8 +83,3 @@ def _marker(text: str) -> str:
     while marker in lines:
         marker += "_"
     return marker
-
-
-def carried_steps(profile: Profile, leave: tuple[str, ...]) -> tuple[Step, ...]:
-    """Return the steps of a profile, without those in `leave`."""
-    return tuple(step for step in steps_for(profile, local=False) if step.name not in leave)

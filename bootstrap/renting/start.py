@@ -238,7 +238,8 @@ def start_rented(
             if seen and seen.state is RentedState.BROKEN:
                 why = f"it was started, and is broken{why}"
                 break
-            if waited >= longest or (_is_stopped(seen) and waited > SETTLES_S):
+            is_stopped = seen and seen.state is RentedState.STOPPED
+            if waited >= longest or (is_stopped and waited > SETTLES_S):
                 why = f"it doesn't answer {waited / 60:.0f} minutes after its start{why}"
                 break
             clock.sleep(LOOK_S)
@@ -262,10 +263,6 @@ def _seen(account: CloudAccount, box_id: str) -> tuple[RentedBox | None, str]:
         return None, f" ({error.what})"
     said = seen.said or seen.state.value if seen else "its account doesn't list it"
     return seen, f" ({said})"
-
-
-def _is_stopped(box: RentedBox | None) -> bool:
-    return box is not None and box.state is RentedState.STOPPED
 
 
 def check_gpus(box: RentedBox) -> None:

@@ -128,7 +128,9 @@ class RentedBoxes(Document):
         if named is None and box.address:
             place = place_of(box.address, box.port, box.user)
             at = (one for one in self.known if place_of(one.address, one.port, one.user) == place)
-            named = next((one for one in at if not _is_rented_as_another(one)), None)
+            named = next(
+                (one for one in at if one.host_text.partition(":")[0] not in PROVIDERS), None
+            )
         return named.name if named else ""
 
     @property
@@ -205,10 +207,6 @@ def _ask(provider: type[CloudAccount]) -> AccountAnswer | None:
         ):
             return None
         return AccountAnswer(provider, error=error)
-
-
-def _is_rented_as_another(box: KnownBox) -> bool:
-    return box.host_text.partition(":")[0] in PROVIDERS
 
 
 def _dollars(amount: float) -> str:

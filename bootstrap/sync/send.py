@@ -530,10 +530,6 @@ def refusal(answer: SyncAnswer, where: str, name: str) -> BoxstrapError:
     return _REFUSALS.get(answer.problem, _failed)(answer, where, name)
 
 
-def _fresh(answer: SyncAnswer, where: str, name: str) -> BoxstrapError:  # noqa: ARG001
-    return not_set_up(where, name)
-
-
 def _alive(answer: SyncAnswer, where: str, name: str) -> BoxstrapError:
     run = answer.detail.rpartition("/")[2]
     return BusyError(
@@ -581,7 +577,7 @@ def _failed(answer: SyncAnswer, where: str, name: str) -> BoxstrapError:
 
 
 _REFUSALS: dict[str, Callable[[SyncAnswer, str, str], BoxstrapError]] = {
-    "fresh": _fresh,
+    "fresh": lambda _, where, name: not_set_up(where, name),
     "alive": _alive,
     "busy": _busy,
     "refused": _refused,

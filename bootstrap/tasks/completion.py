@@ -101,12 +101,6 @@ def install_completion(shell: str) -> list[Path]:
     return written
 
 
-def _boxes() -> Iterable[str]:
-    from bootstrap.link.record import all_boxes
-
-    return (box.name for box in all_boxes())
-
-
 def _runs() -> Iterable[str]:
     """Runs of boxes that are here, and runs at home, as this machine knows them."""
     from bootstrap.boxes.at_home import all_kept, seen_on
@@ -134,7 +128,10 @@ def _of(module: str, names: Callable[[Any], Iterable[str]]) -> Callable[[], Iter
 
 
 VALUES: Mapping[str, Callable[[], Iterable[str]]] = {
-    **dict.fromkeys(("host", "forget", "give_up"), _boxes),
+    **dict.fromkeys(
+        ("host", "forget", "give_up"),
+        _of("link.record", lambda record: (box.name for box in record.all_boxes())),
+    ),
     **dict.fromkeys(("hosts", "group"), _of("fleet.hosts", lambda hosts: hosts.group_names())),
     **dict.fromkeys(("run", "resume", "after", "after_any"), _runs),
     **dict.fromkeys(

@@ -277,17 +277,14 @@ def _open_az(name: str) -> AzureStore:
     from obstore.store import AzureStore
 
     # The variables of Microsoft's own program; without a key that is asked for a login.
+    has_key = any(name.startswith("AZURE_") and "KEY" in name for name in os.environ)
     settings: Any = {
         "azure_storage_account_name": os.environ.get("AZURE_STORAGE_ACCOUNT"),
         "azure_storage_account_key": os.environ.get("AZURE_STORAGE_KEY"),
-        "use_azure_cli": None if _has_azure_key() else "true",
+        "use_azure_cli": None if has_key else "true",
     }
     settings = {key: value for key, value in settings.items() if value}
     return AzureStore(name, config=settings, retry_config=_retries())
-
-
-def _has_azure_key() -> bool:
-    return any(name.startswith("AZURE_") and "KEY" in name for name in os.environ)
 
 
 def _retries() -> RetryConfig:

@@ -271,14 +271,9 @@ def _texts(value: object) -> tuple[str, ...]:
 
 
 def _literals(node: ast.expr | None) -> tuple[str, ...]:
-    return tuple(_strings(node)) if node is not None else ()
-
-
-def _strings(node: ast.expr) -> Iterator[str]:
     parts = node.elts if isinstance(node, ast.List | ast.Tuple) else [node]
-    for part in parts:
-        if isinstance(part, ast.Constant) and isinstance(part.value, str):
-            yield part.value
+    texts = (part.value for part in parts if isinstance(part, ast.Constant))
+    return tuple(text for text in texts if isinstance(text, str))
 
 
 ReadFiles = Callable[[list[str]], dict[str, str]]

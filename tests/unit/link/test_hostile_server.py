@@ -18,7 +18,7 @@ import pytest
 from bootstrap.errors import BoxstrapError, HostKeyError, UnreachableError
 from bootstrap.link import dial as dialing
 from bootstrap.link import ssh, transport
-from bootstrap.link.wire import LinkLost
+from bootstrap.link.wire import ErrorTail, LinkLost
 from tests.faults.plugin import Faults
 from tests.hostile.measure import OBEYED
 from tests.listener import Listener
@@ -320,7 +320,7 @@ def test_a_server_that_sends_more_than_the_window_loses_its_link(
     kind: str, rude, ssh_user: SshUser, faults: Faults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Data that nobody reads yet must not fill this machine's memory, be it output or errors."""
-    monkeypatch.setattr(ssh.SshStream, "_drain_errors", lambda _: None)  # slower than the box
+    monkeypatch.setattr(ErrorTail, "run", lambda _: None)  # slower than the box
     port, channels = rude()
     wire = ssh_user.login(host(port))
     stream = wire.start("true")
