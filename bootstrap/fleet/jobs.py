@@ -21,6 +21,7 @@ from bootstrap.link.target import BoxOptions
 from bootstrap.providers.accounts import find_account
 from bootstrap.renting.teardown import is_gone
 from bootstrap.runs.known_runs import known_on
+from bootstrap.runs.run_end import stop_run
 from bootstrap.setup.request import RunOptions, SetupRequest
 from bootstrap.ui.screen import Reporter, Screen
 
@@ -199,7 +200,6 @@ def options_by_box(
 
 def take_out(options: BoxOptions, runs: Sequence[str]) -> None:
     """Take queued runs out of their queue. Raises as `stop_run`."""
-    from bootstrap.runs.run_end import stop_run
     from bootstrap.ui.screens import JsonScreen
 
     for run in runs:

@@ -24,6 +24,7 @@ import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Annotated, Any, ClassVar, Literal, NoReturn, TypeVar, Union, get_args, get_origin
 
+from bootstrap.errors import UsageError
 from bootstrap.shell import SHELL_SETTINGS
 from bootstrap.value import dataclass
 
@@ -198,7 +199,6 @@ def _shared(path: str) -> str:
 
 def _git_takes(url: str) -> str:
     """Refuse URLs for which git would run a program or read a file (`repo/urls.py`)."""
-    from bootstrap.errors import UsageError
     from bootstrap.repo.urls import check_url
 
     try:

@@ -18,7 +18,7 @@ from bootstrap.repo.names import shown
 from bootstrap.repo.place import repository_root
 from bootstrap.text.document import Document, document
 from bootstrap.text.sizes import file_count, grouped_number, transferred
-from bootstrap.transfer.push import MOST_NAMED, Pushed, push_folder, upload_of_several
+from bootstrap.transfer.push import MOST_NAMED, Pushed, local_items, push_folder, upload_of_several
 from bootstrap.transfer.sender import PushProgress
 from bootstrap.ui.screen import Screen
 from bootstrap.value import dataclass
@@ -88,7 +88,6 @@ def push_data(options: BoxOptions, screen: Screen, *, replace: bool) -> None:
     Raises as `push_path` and `load_profile`; UsageError if it names nothing on this machine.
     """
     from bootstrap.profile.consent import load_profile
-    from bootstrap.transfer.push import local_items
 
     items = local_items(load_profile(options, kinds={Permission.DATA}).profile)
     if not items:

@@ -29,6 +29,7 @@ from bootstrap.protocol.run_details import (
     gpu_use,
     gpus_in_words,
 )
+from bootstrap.protocol.trees import risk_in_words
 from bootstrap.providers import WITH_CONTRACTS
 from bootstrap.runs.known_runs import as_of, box_or_home, find_gone, known_of_host
 from bootstrap.secrets import redactor_of_all
@@ -494,8 +495,6 @@ def rows_of(
 
 
 def _risk_lines(name: str, risky: Sequence[RiskyFolder]) -> list[str]:
-    from bootstrap.protocol.trees import risk_in_words
-
     return risk_in_words(name, risky).splitlines()
 
 

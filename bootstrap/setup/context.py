@@ -17,7 +17,8 @@ from bootstrap.profile.consent import EVERYTHING, FOR_THE_BOX, load_profile
 from bootstrap.profile.detect_provider import FALLBACK, Hints, all_hints, other_than
 from bootstrap.profile.detect_provider import recognise as by_hints
 from bootstrap.providers import FIXED_END, ONLY_END, end_does
-from bootstrap.setup.payload import Payload, build_payload
+from bootstrap.repo.local import read_repository
+from bootstrap.setup.payload import Payload, build_payload, report_source
 from bootstrap.text.sizes import duration, seconds_of
 from bootstrap.value import dataclass, replace
 
@@ -103,8 +104,6 @@ def get_context(
         loaded = load_profile(request, kinds=EVERYTHING if with_source else FOR_THE_BOX)
         # Without a repository it doesn't matter which box is meant.
         if with_source and not (request.host or loaded.profile.git.url or request.repository[1]):
-            from bootstrap.repo.local import read_repository
-
             read_repository(request.place)
         box = _box_of(request, loaded, reporter, cancel, early)
         return _context(request, loaded, box, with_source=with_source)
@@ -133,8 +132,6 @@ def _context(
     for warning in payload.warnings:
         reporter.warn(warning)
     if with_source:
-        from bootstrap.setup.payload import report_source
-
         report_source(payload.here, payload.snapshot, payload.source, reporter)
     _ = box.link
     source = payload.source

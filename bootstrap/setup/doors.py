@@ -22,12 +22,25 @@ from typing import TYPE_CHECKING, Any
 from bootstrap import __version__
 from bootstrap.errors import UsageError
 from bootstrap.paths import shipped
+from bootstrap.profile.consent import NO_SECRET, load_profile
+from bootstrap.profile.detect_provider import FALLBACK
 from bootstrap.profile.load import public_keys
 from bootstrap.profile.schema import Profile
+from bootstrap.render.carrier import render_carrier, render_fetching
 from bootstrap.render.door_table import DOORS, Door, door_named
+from bootstrap.render.program import program
 from bootstrap.render.script import ROOT, Source, render_text
+from bootstrap.repo.git import NOWHERE, GitError, run_git
 from bootstrap.repo.names import shown
+from bootstrap.repo.program_ref import find_program, push_program, refs_of
+from bootstrap.repo.snapshot import take_snapshot
 from bootstrap.repo.urls import as_https, check_url, without_user_info
+from bootstrap.setup.payload import (
+    address_warning,
+    build_payload,
+    private_dependencies,
+    resolve_source,
+)
 from bootstrap.shell import ONBOX, encoded, folded, harmless, paste
 
 if TYPE_CHECKING:
@@ -75,10 +88,6 @@ class Pushing:
 
 def render_readable(request: SetupRequest, reporter: Reporter) -> CarriedScript:
     """Return the script itself. Raises UsageError, ProfileError."""
-    from bootstrap.profile.consent import NO_SECRET, load_profile
-    from bootstrap.profile.detect_provider import FALLBACK
-    from bootstrap.setup.payload import build_payload
-
     loaded = load_profile(request, kinds=NO_SECRET).for_provider(FALLBACK)
     payload = build_payload(
         loaded,
@@ -120,8 +129,6 @@ def render_paste(
 
     `uvx`: what uvx installs to make the script on the box. Raises UsageError, ProfileError.
     """
-    from bootstrap.render.carrier import render_carrier, render_fetching
-
     work = _for_door(request, reporter, _USUAL)
     if uvx:
         text = by_uvx(uvx, work.profile, work.source)
@@ -143,9 +150,6 @@ def _program_ref(work: _Work, whole: Rendering, *, push: Pushing, must: bool = T
 
     Raises UsageError if it isn't there, nobody agreed to push it, and it `must`.
     """
-    from bootstrap.render.program import program
-    from bootstrap.repo.program_ref import find_program, push_program, refs_of
-
     made = program().text
     if ref := find_program(work.push_url, made):
         return ref
@@ -161,8 +165,6 @@ def _program_ref(work: _Work, whole: Rendering, *, push: Pushing, must: bool = T
 
 def render_fetched(request: SetupRequest, reporter: Reporter, url: str) -> FetchedScript:
     """Return a paste that fetches the script from `url`. Raises UsageError, ProfileError."""
-    from bootstrap.render.carrier import render_carrier
-
     work = _for_door(request, reporter, _USUAL)
     script = render_carrier(work.profile, work.source)
     digest = hashlib.sha256(script.encode()).hexdigest()
@@ -185,9 +187,6 @@ def _for_door(request: SetupRequest, reporter: Reporter, provider: str) -> _Work
     Raises ProfileError, UsageError: no repository, no address, a commit that is
     not on the host, or work that is more than that commit.
     """
-    from bootstrap.profile.consent import load_profile
-    from bootstrap.setup.payload import address_warning, resolve_source
-
     profile = load_profile(request).for_provider(provider).profile
     for number, item in enumerate(profile.data):
         if item.place in ("local", "bucket"):
@@ -221,8 +220,6 @@ def _warn_of_dependencies(
     profile: Profile, here: LocalRepository, snapshot: Snapshot | None, reporter: Reporter
 ) -> None:
     """Warn of dependencies that a setup over SSH would send."""
-    from bootstrap.setup.payload import private_dependencies
-
     sent, _ = private_dependencies(profile, here, snapshot)
     for address in dict.fromkeys(each.address for each in sent):
         reporter.warn(
@@ -233,8 +230,6 @@ def _warn_of_dependencies(
 
 def _check_nothing_left_behind(here: LocalRepository, snapshot: Snapshot) -> None:
     """Raise UsageError if the commit alone is less than the work on this machine."""
-    from bootstrap.repo.snapshot import take_snapshot
-
     lines = []
     if snapshot.changes and not snapshot.only_profile:
         named = [shown(path) for path in snapshot.new[:_MOST_LISTED]]
@@ -270,8 +265,6 @@ def door_url(url: str | None) -> str:
 
 def anyone_may_read(url: str) -> bool | None:
     """Whether the host serves it without a credential; None if the host can't be asked."""
-    from bootstrap.repo.git import NOWHERE, GitError, run_git
-
     ask = ("-c", "credential.helper=", "ls-remote", "-q", "--end-of-options", url, "HEAD")
     nobody = {
         "GIT_ASKPASS": "true",
@@ -287,8 +280,6 @@ def anyone_may_read(url: str) -> bool | None:
 
 def _is_on_the_host(here: LocalRepository) -> None:
     """Raise UsageError if no branch of a remote, as last fetched, has the commit."""
-    from bootstrap.repo.git import run_git
-
     options = ("--format=%(refname)", "--contains", here.commit, "refs/remotes")
     listed = run_git(here.folders, "for-each-ref", *options)
     if not listed.decode("utf-8", "replace").split():
@@ -319,8 +310,6 @@ def render_door(name: str, profile: Profile, source: Source, *, ref: str = "") -
 
     Raises UsageError for an unknown door, and for one that can't start what the profile asks for.
     """
-    from bootstrap.render.carrier import render_carrier, render_fetching
-
     door = door_named(name)
     if profile.train and profile.train.nodes > 1 and not (door.nodes or "train" in door.leave):
         raise UsageError(

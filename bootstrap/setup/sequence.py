@@ -16,6 +16,7 @@ from bootstrap.link.registry import box_by_name
 from bootstrap.plan import PlanRow, plan_rows
 from bootstrap.protocol.probe import BoxState, parse_probe
 from bootstrap.protocol.query import build_query
+from bootstrap.protocol.run import MADE_NOTHING
 from bootstrap.text.document import Document
 from bootstrap.ui.screen import Reporter
 from bootstrap.value import dataclass, replace
@@ -150,7 +151,6 @@ def result_of(
 ) -> SetupResult:
     """Return how the setup ended. `over` are the runs that were over before it, by key and name."""
     from bootstrap.protocol import follow
-    from bootstrap.protocol.run import MADE_NOTHING
     from bootstrap.setup import result
     from bootstrap.sshconfig.alias import update_alias
 

@@ -14,6 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from bootstrap.errors import BoxstrapError
+from bootstrap.fleet.hosts import choose
+from bootstrap.link.endpoint import has_alias, resolved
+from bootstrap.link.registry import boxes_to_show, find_known, lookup
+from bootstrap.profile.consent import is_part_of
+from bootstrap.profile.load import shipped_ones, users_own
+from bootstrap.profile.schema import PROFILE, taking_keys
+from bootstrap.repo.local import current
+from bootstrap.repo.place import repository_root
 from bootstrap.tasks.command import MAX_SIZE
 from bootstrap.tasks.effects import ALWAYS, EFFECTS, VALUES, Effect
 from bootstrap.tasks.options import flag_of
@@ -61,8 +69,6 @@ def _by_values(effect: Effect, arguments: Arguments) -> list[str]:
 
 
 def _changes_what_is_taken(text: str, _: Arguments) -> bool:
-    from bootstrap.profile.schema import PROFILE, taking_keys
-
     key = text.partition("=")[0].strip()
     is_free = key in {each for each, _field in PROFILE.leaves()} - {*taking_keys()}
     return not (is_free or key.startswith("env."))
@@ -70,9 +76,6 @@ def _changes_what_is_taken(text: str, _: Arguments) -> bool:
 
 def _is_foreign_profile(name: str, arguments: Arguments) -> bool:
     """Whether it is neither shipped nor in the repository, whose profiles need consent."""
-    from bootstrap.profile.load import shipped_ones, users_own
-    from bootstrap.repo.place import repository_root
-
     if name in shipped_ones() and name not in users_own():
         return False
     file = (Path.cwd() / Path(name).expanduser()).resolve()
@@ -81,8 +84,6 @@ def _is_foreign_profile(name: str, arguments: Arguments) -> bool:
 
 
 def _is_another_repository(path: str, _: Arguments) -> bool:
-    from bootstrap.repo.place import repository_root
-
     here = Path.cwd()
     named = Path(path).expanduser()
     return (repository_root(named) or named.resolve()) != (repository_root(here) or here.resolve())
@@ -90,9 +91,6 @@ def _is_another_repository(path: str, _: Arguments) -> bool:
 
 def _is_foreign_path(path: str, arguments: Arguments) -> bool:
     """Whether it leads out of the repository, or to what is the user's own in there."""
-    from bootstrap.profile.consent import is_part_of
-    from bootstrap.repo.place import repository_root
-
     place = _place(arguments)
     root = repository_root(place) or place.resolve()
     return not is_part_of(root, (Path.cwd() / Path(path).expanduser()).resolve())
@@ -119,10 +117,6 @@ def _place(arguments: Arguments) -> Path:
 
 def _hosts(arguments: Arguments) -> list[str]:
     """Return the hosts that a call is about: named ones, a group's, else the repository's."""
-    from bootstrap.fleet.hosts import choose
-    from bootstrap.link.registry import boxes_to_show
-    from bootstrap.repo.local import current
-
     given = arguments.get("host") or ()
     named = [given] if isinstance(given, str) else [*given]
     with contextlib.suppress(BoxstrapError):
@@ -134,8 +128,6 @@ def _hosts(arguments: Arguments) -> list[str]:
 
 def _is_here(host: str) -> bool:
     """Whether the host is this machine, also by an address of its own."""
-    from bootstrap.link.registry import lookup
-
     try:
         target, box = lookup(host)
     except BoxstrapError:
@@ -146,8 +138,6 @@ def _is_here(host: str) -> bool:
 
 def _is_own(address: str) -> bool:
     import psutil
-
-    from bootstrap.link.endpoint import resolved
 
     bare = address.strip("[]").lower().rstrip(".")
     try:
@@ -164,9 +154,6 @@ def _unknown(host: str) -> str:
     """Return the host, with where it leads, if it is an address to which no work was sent before:
     to have looked at it, as `plan` does, makes it no box of the user's. An alias is the user's own
     word; a box's name may be an agent's."""
-    from bootstrap.link.endpoint import has_alias
-    from bootstrap.link.registry import find_known, lookup
-
     try:
         target, box = lookup(host)
     except BoxstrapError:

@@ -10,6 +10,7 @@ from bootstrap.errors import BoxstrapError, UsageError
 from bootstrap.tasks.command import BOX, HOST, JSON, Call, command, own_error
 from bootstrap.tasks.options import IDENTITY, REPO_MEANT, Option
 from bootstrap.text.document import Document, document
+from bootstrap.text.sizes import dollars, duration, spent, spent_in_words
 from bootstrap.value import dataclass, replace
 
 if TYPE_CHECKING:
@@ -54,13 +55,9 @@ class ListedBox(Document):
     @property
     def dollars(self) -> float | None:
         """What it cost so far."""
-        from bootstrap.text.sizes import spent
-
         return spent(self.now - self.box.costs_since, self.box.price)
 
     def cells(self) -> tuple[str, ...]:
-        from bootstrap.text.sizes import dollars, duration, spent_in_words
-
         box = self.box
         user = f"{box.user}@" if box.user else ""
         cost = spent_in_words(self.now - box.costs_since, box.price)
@@ -84,8 +81,6 @@ class EndedBox(Document):
     box: KnownBox
 
     def line(self, now: float) -> str:
-        from bootstrap.text.sizes import dollars, duration
-
         cost = f", cost about {dollars(self.box.spent)}" if self.box.spent else ""
         ago = duration(max(0.0, now - self.box.ended))
         return f"{self.box.name}  given back {ago} ago{cost}"

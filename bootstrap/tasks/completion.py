@@ -9,7 +9,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from bootstrap import providers
 from bootstrap.errors import UsageError, write_error
+from bootstrap.paths import config_dir, write_users_file
 from bootstrap.tasks import NAMES, find
 from bootstrap.tasks.command import JSON, Call, command
 from bootstrap.tasks.options import Option
@@ -74,8 +76,6 @@ def completion(call: Call) -> None:
 def install_completion(shell: str) -> list[Path]:
     """Write the script, and a line that reads it into the shell's start-up file, once; return the
     files that were written. Raises BoxstrapError."""
-    from bootstrap.paths import config_dir, write_users_file
-
     home = Path.home()
     if shell == "fish":
         config = os.environ.get("XDG_CONFIG_HOME") or home / ".config"
@@ -117,12 +117,6 @@ def _doors() -> Iterable[str]:
     return [*DOORS, *EXPORTS]
 
 
-def _providers() -> Iterable[str]:
-    from bootstrap.providers import NAMES, outside
-
-    return [*NAMES, *outside()]
-
-
 def _of(module: str, names: Callable[[Any], Iterable[str]]) -> Callable[[], Iterable[str]]:
     return lambda: names(import_module(f"bootstrap.{module}"))
 
@@ -140,7 +134,7 @@ VALUES: Mapping[str, Callable[[], Iterable[str]]] = {
     ),
     **dict.fromkeys(("step", "redo"), _of("plan", lambda plan: plan.NAMES)),
     "for_": _doors,
-    "provider": _providers,
+    "provider": lambda: [*providers.NAMES, *providers.outside()],
     "editor": _of("runs.editors", lambda editors: editors.EDITORS),
 }
 """The values of an option that are known without asking a box; other values are left to the

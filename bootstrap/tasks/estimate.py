@@ -16,6 +16,7 @@ from bootstrap.providers import NAMES
 from bootstrap.tasks.command import JSON, SET, Call, command
 from bootstrap.tasks.options import PROFILE, REPO, Option
 from bootstrap.text.document import document
+from bootstrap.text.sizes import dollars, duration, grouped_number
 
 if TYPE_CHECKING:
     from bootstrap.estimate import Asking, Found, Row, Usage
@@ -247,7 +248,6 @@ def _past_lines(past: Sequence[MeasuredRun], rows: Sequence[Row]) -> list[str]:
     if not past:
         return []
     from bootstrap.runs.known_runs import same_run
-    from bootstrap.text.sizes import dollars, duration
 
     run, lines = past[0], ["", f"{past[0].line()}. The same run on"]
     for row in rows:
@@ -263,7 +263,6 @@ def _past_lines(past: Sequence[MeasuredRun], rows: Sequence[Row]) -> list[str]:
 
 def _buying(call: Call, rows: Sequence[Row]) -> list[str]:
     from bootstrap.estimate import break_even_hours
-    from bootstrap.text.sizes import dollars, grouped_number
 
     if call.given["buy"] is None:
         return []

@@ -17,6 +17,8 @@ from bootstrap.tasks.options import (
     Option,
 )
 from bootstrap.text.document import document
+from bootstrap.text.sanitize import sanitize
+from bootstrap.text.sizes import dollars, first_of, seconds_of
 from bootstrap.value import replace
 
 if TYPE_CHECKING:
@@ -80,7 +82,6 @@ def up(call: Call) -> None:
 def _warn_of_earlier_runs(call: Call, result: SetupResult) -> None:
     """Say that it is no new box, and which runs it has that this setup did not start."""
     from bootstrap.protocol.run import qualified, repository_names
-    from bootstrap.text.sizes import first_of
 
     started = result.run.name if result.run and result.first_lines is not None else ""
     runs = [one for one in result.box_state.runs if one.name != started]
@@ -287,8 +288,6 @@ def down(call: Call) -> None:
 
 
 def _wait(text: str | None) -> float:
-    from bootstrap.text.sizes import seconds_of
-
     seconds = seconds_of(text) if text else 0
     if seconds is None:
         raise UsageError(f"{text!r} is no time.", where="--wait-offer", hint="As in: 30m, 2h")
@@ -311,8 +310,6 @@ def _confirm(offer: Offer) -> None:
     """Ask the user on the terminal to agree to the price. Raises UsageError if not agreed."""
     from bootstrap.link.prompt import Prompt
     from bootstrap.renting.order import offered_gpus
-    from bootstrap.text.sanitize import sanitize
-    from bootstrap.text.sizes import dollars
 
     each = f"a cluster of {offer.boxes} boxes, each " if offer.boxes > 1 else ""
     asked = f"{offer.provider}: {each}{sanitize(offered_gpus(offer))} "
@@ -337,7 +334,6 @@ def _confirm(offer: Offer) -> None:
 def _whole_cost(found: FoundOffers) -> str:
     """Return what the cheapest offer costs for as long as the lease allows."""
     from bootstrap.estimate import Usage, cost_of
-    from bootstrap.text.sizes import dollars
 
     if not found.fitting:
         return ""
@@ -349,7 +345,6 @@ def _whole_cost(found: FoundOffers) -> str:
 def _show_offers(call: Call, request: UpOptions) -> None:
     from bootstrap.renting.order import FoundOffer, left_by, no_offer
     from bootstrap.renting.up import find_offers
-    from bootstrap.text.sanitize import sanitize
     from bootstrap.ui.layout import aligned
 
     found = find_offers(request)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from bootstrap.errors import UsageError, write_error
+from bootstrap.paths import leads_out, shipped, write_users_file
 from bootstrap.providers import NAMES
 from bootstrap.tasks.effects import EFFECTS, NEXT, NOT_OBEYED, VALUES
 from bootstrap.tasks.options import flag_of
@@ -17,8 +19,6 @@ _FILE = "boxstrap/SKILL.md"
 
 
 def skill_text() -> str:
-    from bootstrap.paths import shipped
-
     text = (shipped("templates") / "agents/SKILL.md").read_text(encoding="utf-8")
     parts = {"exits": _exits(), "costs": _costs(), "reads": _reads(), "providers": ", ".join(NAMES)}
     parts |= {"values": _values(), "not_obeyed": NOT_OBEYED}
@@ -29,8 +29,6 @@ def skill_text() -> str:
 
 def over_mcp() -> str:
     """Return what the skill lacks for one who calls the commands as tools of the MCP server."""
-    from bootstrap.paths import shipped
-
     return (shipped("templates") / "agents/over_mcp.md").read_text(encoding="utf-8")
 
 
@@ -39,9 +37,6 @@ def install_skill(repo: Path | None = None) -> list[Path]:
 
     Raises BoxstrapError.
     """
-    from bootstrap.errors import UsageError, write_error
-    from bootstrap.paths import leads_out, write_users_file
-
     files = [(repo or Path.home()) / folder / _FILE for folder in FOLDERS]
     for file in files:
         if led := leads_out(file, repo):

@@ -10,6 +10,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from bootstrap.errors import BoxstrapError, UsageError
+from bootstrap.fleet.fan_out import fan_out, raise_for_failures
+from bootstrap.link.target import Once
+from bootstrap.paths import expanded
 from bootstrap.tasks.command import Call, for_each_box
 from bootstrap.tasks.options import flag_of
 
@@ -35,7 +38,6 @@ def run_jobs(
 
     Raises BoxesFailedError.
     """
-    from bootstrap.fleet.fan_out import raise_for_failures
     from bootstrap.fleet.jobs import job_variables
 
     if call.given["each_gpu"]:
@@ -47,9 +49,7 @@ def run_jobs(
 
 
 def _run_on_each_gpu(call: Call, hosts: Sequence[str], wish: RunOptions) -> list[Outcome[None]]:
-    from bootstrap.fleet.fan_out import fan_out
     from bootstrap.fleet.jobs import job_variables, lanes_of, look
-    from bootstrap.link.target import Once
 
     if call.given["gpus"] or call.given["resume"]:
         raise UsageError("--each-gpu gives each run its GPU: leave out --gpus and --resume.")
@@ -71,7 +71,6 @@ def _run_on_each_gpu(call: Call, hosts: Sequence[str], wish: RunOptions) -> list
 
 def run_sweep(call: Call, hosts: Sequence[str], words: Sequence[str]) -> None:
     """Queue the cells of a sweep that have no finished run. Raises BoxesFailedError."""
-    from bootstrap.fleet.fan_out import raise_for_failures
     from bootstrap.fleet.jobs import (
         look,
         look_at_all,
@@ -81,8 +80,6 @@ def run_sweep(call: Call, hosts: Sequence[str], words: Sequence[str]) -> None:
         without_given_up,
     )
     from bootstrap.fleet.sweep import held_ledger, ledger_file, read_sweep, save_ledger
-    from bootstrap.link.target import Once
-    from bootstrap.paths import expanded
     from bootstrap.profile.consent import load_profile
 
     if not call.given["sweep"]:
@@ -125,7 +122,6 @@ def wait_for_sweep(call: Call, tell: Callable[[str, Run], None]) -> None:
 
     Raises UsageError if there are none, BoxesFailedError.
     """
-    from bootstrap.fleet.fan_out import raise_for_failures
     from bootstrap.fleet.sweep_report import find_sweep
     from bootstrap.runs.run_end import wait_for
 
