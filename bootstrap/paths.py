@@ -13,9 +13,13 @@ import os
 import stat
 import sys
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from bootstrap.errors import BoxstrapError, UsageError
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Sequence
 
 PROFILE = "boxstrap.yaml"  # a repository's own profile, at its root
 
@@ -39,6 +43,27 @@ def own_command(*words: str) -> list[str]:
     """
     start = f"import sys; sys.argv[0] = 'boxstrap'; sys.path[:] = {[*filter(None, sys.path)]!r}; "
     return [sys.executable, "-I", "-c", f"{start}from bootstrap.cli import main; main()", *words]
+
+
+def ask_program(
+    command: Sequence[str], timeout_s: float, cwd: Path | None = None, errors: str = "replace"
+) -> subprocess.CompletedProcess[str]:
+    """Return how a program of this machine ended, and what it said; it is given no input.
+
+    Raises OSError, TimeoutExpired.
+    """
+    import subprocess  # late: most commands run none
+
+    return subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        errors=errors,
+        timeout=timeout_s,
+        cwd=cwd,
+        check=False,
+    )
 
 
 def trust_absolute_path() -> None:

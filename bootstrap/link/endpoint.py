@@ -22,7 +22,7 @@ from pathlib import Path
 
 from bootstrap.errors import UnreachableError, UsageError
 from bootstrap.link.target import Target
-from bootstrap.paths import expanded
+from bootstrap.paths import ask_program, expanded
 from bootstrap.value import dataclass
 
 
@@ -230,15 +230,7 @@ def _ssh_arguments(target: Target, identity: Path | None, config: Path | None) -
 
 def _ask_ssh(arguments: list[str]) -> SshSettings:
     try:
-        answer = subprocess.run(
-            arguments,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            encoding="utf-8",
-            errors="surrogateescape",
-            timeout=30,
-            check=False,
-        )
+        answer = ask_program(arguments, 30, errors="surrogateescape")
     except FileNotFoundError:
         raise UnreachableError(
             "the program `ssh` is not installed on this machine.",

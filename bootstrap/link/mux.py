@@ -199,7 +199,6 @@ class SharedWire:
         self._instead.close()
 
     def lost(self) -> LinkLost:
-        """Return the error that says why the link is gone."""
         return LinkLost(self.label, "the link was lost: the shared connection ended")
 
     def ended(self, stream: SharedStream) -> None:

@@ -258,7 +258,6 @@ class SshWire:
         self._dialing.close()
 
     def lost(self) -> LinkLost:
-        """Return the error that says why the link is gone."""
         if self._heartbeat.died:
             return LinkLost(self.label, "the link was lost: the box stopped answering")
         disconnect_reason = sanitize(self._transport.disconnect_reason).strip()

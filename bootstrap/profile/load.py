@@ -355,7 +355,6 @@ def shipped_profile(name: str) -> Path | None:
 
 
 def is_shipped(path: Path) -> bool:
-    """Whether `path` is a file that comes with boxstrap."""
     return paths.real(path).parent == paths.shipped("profiles").resolve()
 
 

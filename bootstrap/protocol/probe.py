@@ -243,6 +243,16 @@ class Holder:
         return f"setup {self.setup}{about}, at work for {duration(self.seconds)}"
 
 
+class _Fact:
+    """A word of a box as it said it; "" if it said none."""
+
+    def __init__(self, word: str) -> None:
+        self._word = word
+
+    def __get__(self, state: BoxState, _: type[BoxState]) -> str:
+        return state.facts.get(self._word, "")
+
+
 @dataclass(frozen=True)
 class BoxState:
     """State of a box, as it reports it. All text in it is sanitized."""
@@ -275,15 +285,20 @@ class BoxState:
     told: float = field(default=0.0, compare=False)
     """When it told this, on this machine's clock."""
 
-    @property
-    def repo_key(self) -> str:
-        """The box's key for the repository that was asked about."""
-        return self.facts.get("key", "")
-
-    @property
-    def repo_dir(self) -> str:
-        """The repository's folder on the box, as an absolute path."""
-        return self.facts.get("dir", "")
+    repo_key = _Fact("key")
+    """The box's key for the repository that was asked about."""
+    repo_dir = _Fact("dir")
+    """The repository's folder on the box, as an absolute path."""
+    venv = _Fact("venv")
+    """The repository's environment, as its last setup named it; "" if unknown."""
+    work = _Fact("work")
+    """The id of the work that the last setup there had."""
+    home = _Fact("boxhome")
+    """boxstrap's folder, as an absolute path; "" if there is none."""
+    system = _Fact("system")
+    """Its system and processor, as `uname` names them."""
+    bash = _Fact("bash")
+    """The version of its bash; "" if it has none."""
 
     @property
     def is_placed(self) -> bool:
@@ -291,38 +306,13 @@ class BoxState:
         return "placed" in self.facts and self.repo_dir.startswith("/")
 
     @property
-    def venv(self) -> str:
-        """The repository's environment, as its last setup named it; "" if unknown."""
-        return self.facts.get("venv", "")
-
-    @property
-    def work(self) -> str:
-        """The id of the work that the last setup there had."""
-        return self.facts.get("work", "")
-
-    @property
     def differs(self) -> list[str]:
         """Words for what differs between the last setup and the live run in that folder."""
         return self.facts.get("differs", "").split()
 
-    @property
-    def home(self) -> str:
-        """boxstrap's folder, as an absolute path; "" if there is none."""
-        return self.facts.get("boxhome", "")
-
-    @property
-    def system(self) -> str:
-        """Its system and processor, as `uname` names them."""
-        return self.facts.get("system", "")
-
     def has_program(self, digest: str) -> bool:
         """Whether it has the program of this SHA-256."""
         return digest[:16] in self.facts.get("programs", "").split("/")
-
-    @property
-    def bash(self) -> str:
-        """The version of its bash; "" if it has none."""
-        return self.facts.get("bash", "")
 
     @property
     def has_tmux(self) -> bool:

@@ -14,7 +14,15 @@ from bootstrap.errors import BoxLacksError, BoxstrapError
 from bootstrap.event_codes import explain
 from bootstrap.link.exchange import run_script_checked
 from bootstrap.link.wire import LinkLost, Wire
-from bootstrap.shell import Value, assignments, called, named_library, sent_program, shell_part
+from bootstrap.shell import (
+    Value,
+    assignments,
+    bare_shell,
+    called,
+    named_library,
+    sent_program,
+    shell_part,
+)
 from bootstrap.text.sanitize import sanitize
 from bootstrap.value import dataclass
 
@@ -84,9 +92,9 @@ def build_query(name: str, /, there: BoxRedaction = NO_REDACTION, **values: Valu
 
     `there`: secrets that the box redacts in its output before sending it.
     """
-    shared, own = _shared(name), _bare(shell_part("queries", name))
+    shared, own = _shared(name), bare_shell(shell_part("queries", name))
     if there.names:
-        shared += _bare(shell_part("queries", "redacted"))
+        shared += bare_shell(shell_part("queries", "redacted"))
         values |= there.variables()
         own = f"find_home\n(\n{own}) | redacted\n"
     return assignments({"workdir": "", **values}) + shared + own
@@ -104,24 +112,18 @@ def _shared(name: str) -> str:
     """Return the library of a query, without the functions that it doesn't call."""
     own = shell_part("queries", name)
     library = "".join(shell_part(kind, part) for kind, part in _SHARED) + named_library(own)
-    return _bare(called(library, f"find_home\n{own}"))
+    return bare_shell(called(library, f"find_home\n{own}"))
 
 
 def build_long_query(name: str, /, **values: Value) -> str:
     """As `build_query`, for long scripts: compressed, since an SSH server need not accept a packet
     of more than 32 KiB (RFC 4253, 6.1)."""
-    own = _bare(shell_part("queries", name))
+    own = bare_shell(shell_part("queries", name))
     text = assignments({"workdir": "", **values}) + _shared(name) + own
     import gzip  # late: most fit unpacked
 
     packed = b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
     return f'eval "$(echo {packed} | base64 -d | gzip -dc)"\n'
-
-
-def _bare(script: str) -> str:
-    """Remove comments and indentation, since the script is sent each time."""
-    lines = (line.strip() for line in script.splitlines())
-    return "".join(f"{line}\n" for line in lines if line and not line.startswith("#"))
 
 
 _STORE = 'read_program && store_program "$1"'

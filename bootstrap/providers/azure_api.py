@@ -18,7 +18,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from bootstrap.errors import UnreachableError, UsageError
-from bootstrap.paths import expanded, read_regular
+from bootstrap.paths import ask_program, expanded, read_regular
 from bootstrap.providers.api import TokenApi, digest_of
 from bootstrap.providers.api_key import ApiKey, KeyPlaces
 
@@ -157,17 +157,11 @@ class AzureApi(TokenApi):
     def _new_token(self, subscription: str) -> _Token:
         asked = ("az", "account", "get-access-token", "--subscription", subscription)
         try:
-            done = subprocess.run(
-                [*asked, "--output", "json", "--only-show-errors"],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=_TOKEN_S,
-                check=False,
-            )
+            done = ask_program([*asked, "--output", "json", "--only-show-errors"], _TOKEN_S)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise self._failed(f"az gives out no token ({type(error).__name__})") from None
-        said = done.stderr.decode(errors="replace")
         if done.returncode:
+            said = done.stderr
             if _NETWORK.search(said):
                 raise self._failed(f"az gets no token now: {_reason_in(said)}")
             asked_login = _ASKED_LOGIN.search(said)  # it may name a tenant and a scope

@@ -40,7 +40,6 @@ class Program:
 
     @cached_property
     def digest(self) -> str:
-        """Its SHA-256."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
     @cached_property

@@ -22,6 +22,7 @@ from bootstrap.errors import UsageError
 from bootstrap.link.exchange import answer_number, answer_rows, answer_version, run_script
 from bootstrap.link.target import BoxOptions
 from bootstrap.link.wire import Wire
+from bootstrap.paths import ask_program
 from bootstrap.protocol.query import build_query
 from bootstrap.runs.remote_command import RemoteProject, project_of
 from bootstrap.sshconfig import alias
@@ -313,15 +314,7 @@ def _open_here(editor: Editor, work: RemoteProject, screen: Screen) -> None:
 def _run(command: list[str], screen: Screen) -> bool:
     """Start the editor; its command-line program normally exits once the window is open."""
     try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=_OPENS_WITHIN_S,
-            check=False,
-        )
+        done = ask_program(command, _OPENS_WITHIN_S)
     except subprocess.TimeoutExpired:
         return True  # some keep running while their window is open
     except OSError as error:

@@ -51,7 +51,6 @@ class Pulled(Document):
         return {shown(path): shown(one.to) for path, one in self.manifest.files.items() if one.to}
 
     def lines(self) -> list[str]:
-        """As lines of text."""
         count, had = len(self.landed), len(self.manifest.on_box) - len(self.landed)
         came = f"{file_count(count)}, {transferred(self.received, self.seconds)}"
         words = [came] if count else []
@@ -170,7 +169,6 @@ class BroughtRun(Document):
         return RecordAtHome(self.kept)
 
     def lines(self) -> list[str]:
-        """As lines of text."""
         lines = self.pulled.lines() if self.pulled else [no_results("", self.run).what]
         return [*lines, *(self.kept.lines() if self.kept else [])]
 

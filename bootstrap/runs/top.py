@@ -315,14 +315,12 @@ class LiveTable(TopScreen):
         self._key, self._restore = layout.read_keys()
 
     def is_left(self) -> bool:
-        """Whether the user pressed q."""
         return self._key() in {"q", "Q"}
 
     def show(self, views: Sequence[BoxView], changed: BoxView | None) -> None:  # noqa: ARG002
         self._live.update(self.table(views), refresh=True)
 
     def close(self) -> None:
-        """Leave the last table where it is."""
         self._live.stop()
         self._restore()
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from bootstrap.errors import BoxstrapError
 from bootstrap.link.wire import PIECE, LinkLost, Stream
-from bootstrap.paths import cache_dir, temporary_dir, write_private
+from bootstrap.paths import ask_program, cache_dir, temporary_dir, write_private
 from bootstrap.profile.survey.declared import GitDependency
 from bootstrap.protocol.sender import Sender
 from bootstrap.repo.local import LocalRepository
@@ -54,7 +54,6 @@ class CommitSender(Sender):
     share: SharePack | None = None
 
     def send(self) -> None:
-        """Send it as objects for the box's git. Raises BoxstrapError, LinkLost."""
         here, snapshot = self.here, checked(self.here, self.snapshot)
         stream = self.start_query(
             "receive",
@@ -126,7 +125,6 @@ class DependencySender(Sender):
     say: Callable[[str], None]
 
     def send(self) -> None:
-        """Send them, address after address. Raises BoxstrapError, LinkLost."""
         of_address = [
             (address, [each.ref for each in group])
             for address, group in groupby(self.dependencies, lambda each: each.address)
@@ -219,14 +217,8 @@ def _download(name: str, sha256: str) -> bytes:
         command += [f"--platform={platform}" for platform in platforms]
         command += ["--index-url", index] if index else []
         try:
-            done = subprocess.run(
-                [*command, "--dest", folder, "-r", str(wanted)],
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=_FETCH_S,
-                check=False,
-            )
+            asked = [*command, "--dest", folder, "-r", str(wanted)]
+            done = ask_program(asked, _FETCH_S, cwd=Path(folder))
         except (OSError, subprocess.TimeoutExpired) as error:
             raise _not_here(str(error)) from error
         wheel = Path(folder, name)
@@ -252,7 +244,6 @@ class UvSender(Sender):
     sent: Callable[[], None]
 
     def send(self) -> None:
-        """Send its wheel. Raises BoxstrapError, LinkLost."""
         wheel = b""
         try:
             wheel = fetch_wheel(self.machine)

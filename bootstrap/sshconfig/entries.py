@@ -23,7 +23,7 @@ from bootstrap.errors import UsageError
 from bootstrap.link.endpoint import has_keys
 from bootstrap.link.record import KnownBox, all_boxes, is_newer, unreadable_record
 from bootstrap.link.target import PLAIN_HOST
-from bootstrap.paths import make_private, shipped, write_private
+from bootstrap.paths import ask_program, make_private, shipped, write_private
 from bootstrap.sshconfig.userfile import ConfigPlace, LeftAloneError, UserFile
 from bootstrap.value import dataclass, field
 
@@ -461,13 +461,5 @@ def _include(place: ConfigPlace) -> bool:
 
 def _ask(command: list[str]) -> subprocess.CompletedProcess[str] | None:
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        return subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=_SSH_TIMEOUT_S,
-            check=False,
-        )
+        return ask_program(command, _SSH_TIMEOUT_S)
     return None

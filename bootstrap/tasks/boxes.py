@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -403,7 +404,5 @@ def tunnel(call: Call) -> None:
     if given["stop"]:
         stop_servers(call.options(), call.screen, wish)
         return
-    try:
+    with contextlib.suppress(KeyboardInterrupt):  # the normal way to end it
         open_tunnels(call.options(), call.screen, wish, as_json=call.is_json)
-    except KeyboardInterrupt:
-        return  # the normal way to end it

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import posixpath
-import sys
 from typing import TYPE_CHECKING
 
 from bootstrap.errors import UsageError
@@ -160,8 +160,5 @@ def _watch(call: Call) -> None:
             line = call.screen.safe_text(f"{synced} ({synced.seconds:.2f} s)")
         print(line, flush=True)  # noqa: T201 - immediately, not at the end
 
-    try:
+    with contextlib.suppress(KeyboardInterrupt):  # the normal way to end it
         watch_states(call.request(), call.screen, tell)
-    except KeyboardInterrupt:
-        sys.stdout.flush()
-        return  # the normal way to end it

@@ -298,7 +298,6 @@ def _is_gated(config: Mapping[str, Any]) -> bool:
 
 
 def _sparse_layers(config: Mapping[str, Any], layers: int) -> int:
-    """Return how many layers have experts."""
     step = config.get("interleave_moe_layer_step") or config.get("decoder_sparse_step")
     first, without = int(config.get("first_k_dense_replace") or 0), config.get("mlp_only_layers")
     return sum(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shlex
 import sys
@@ -288,7 +289,7 @@ def status(call: Call) -> None:
             "--watch is for people.", hint="Lines for programs: boxstrap wait --json --events"
         )
     screen = call.screen
-    try:
+    with contextlib.suppress(KeyboardInterrupt):  # the normal way to end it
         while True:
             began = time.monotonic()
             try:
@@ -296,8 +297,6 @@ def status(call: Call) -> None:
             except (UnreachableError, BoxesFailedError) as error:  # it may come back
                 screen.say(error.text())
             time.sleep(max(1.0, _WATCH_S - (time.monotonic() - began)))
-    except KeyboardInterrupt:
-        return  # the normal way to end it
 
 
 _WATCH_S = 5.0
@@ -579,7 +578,5 @@ def top(call: Call) -> None:
     call.redact = redact = redactor_of_all(options).text
     screen = make_top_screen(sys.stdout, as_json=call.is_json, redact=redact, env=dict(os.environ))
     wanted = TopOptions(every_s=given["every"], samples=given["looks"])
-    try:
+    with contextlib.suppress(KeyboardInterrupt):  # the normal way to end it
         watch_boxes(options, chosen(call), wanted, screen)
-    except KeyboardInterrupt:
-        return  # the normal way to end it

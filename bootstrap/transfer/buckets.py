@@ -28,7 +28,7 @@ from urllib.parse import quote
 from bootstrap.errors import BoxstrapError, UsageError
 from bootstrap.link.wire import LinkLost
 from bootstrap.onbox.bucket.s3_client import region_of
-from bootstrap.paths import expanded, read_regular
+from bootstrap.paths import ask_program, expanded, read_regular
 from bootstrap.protocol.sender import Sender
 from bootstrap.text.sanitize import sanitize
 
@@ -106,14 +106,8 @@ def _ask_program(name: str, section: Mapping[str, str]) -> dict[str, str]:
     else:
         raise _no_key("none is in the environment, nor in ~/.aws")
     try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            cwd=Path.home(),  # no file of a repository can affect it
-            timeout=_PROGRAM_S,
-            check=False,
-        )
+        # In the home folder no file of a repository can affect it.
+        done = ask_program(command, _PROGRAM_S, cwd=Path.home())
         said = json.loads(done.stdout) if done.returncode == 0 else {}
     except (OSError, subprocess.TimeoutExpired, ValueError) as error:
         raise _no_key(f"{command[0]} gave none: {type(error).__name__}") from None
@@ -341,7 +335,6 @@ class AddressSender(Sender):
     items: BucketItems
 
     def send(self) -> None:
-        """List and sign, and send the addresses. Raises BoxstrapError, LinkLost."""
         try:
             self.items.list()
             self._send(self.items.lines())

@@ -237,7 +237,6 @@ class LocalFolder:
         self.close()
 
     def close(self) -> None:
-        """Close the folder."""
         self.look_again()
         os.close(self._root)
 

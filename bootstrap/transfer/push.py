@@ -396,7 +396,6 @@ class DataSender(Sender):
     progress: Callable[[PushProgress], None]
 
     def send(self) -> None:
-        """Send what the box asks for. Raises BoxstrapError, LinkLost."""
         stream = self.start_query("take_data", setup_id=self.setup)
         targets = targets_there(self.read(stream, _READY))
         sent = [self._send(item, targets) for item in self.items if item.number in targets]

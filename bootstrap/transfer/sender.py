@@ -104,7 +104,6 @@ class _Walk:
         """Each link, and the path below the source to which it leads."""
 
     def folder(self, folder: Path, path: str) -> None:
-        """List a folder."""
         count = 0
         with os.scandir(folder) as entries:
             ordered = sorted(entries, key=lambda entry: os.fsencode(entry.name))
