@@ -35,13 +35,11 @@ HOURS_A_MONTH = 730.0
 class Usage:
     """What is used: hours of a box with so many GPUs, and what goes with it."""
 
-    hours: float
-    """Of one experiment."""
+    hours: float  # of one experiment
     experiments: int = 1
     gpus: int = 1
     disk_gb: float = 0.0
-    egress_gb: float = 0.0
-    """What leaves the box for the internet: results that are pulled."""
+    egress_gb: float = 0.0  # what leaves the box for the internet: results that are pulled
     stopped_hours: float = 0.0
     """Hours for which the box is kept stopped, and only its disk is paid for."""
 
@@ -54,12 +52,10 @@ class Usage:
 class Rates:
     """What a provider charges beside its GPUs; None if that is not known."""
 
-    disk: float | None = None
-    """Dollars a GB and month while the box runs."""
+    disk: float | None = None  # dollars a GB and month while the box runs
     stopped_disk: float | None = None
     """The same while it is stopped; None also where a box can't be stopped."""
-    egress: float | None = None
-    """Dollars a GB that leaves for the internet."""
+    egress: float | None = None  # dollars a GB that leaves for the internet
 
 
 @dataclass(frozen=True)
@@ -304,8 +300,7 @@ class Row(Document):
 
     price: Price
     cost: Cost
-    gpus: int
-    """GPUs that are paid for: a provider's smallest box may have more than are used."""
+    gpus: int  # GPUs that are paid for: a provider's smallest box may have more than are used
 
     def cells(self) -> tuple[str, ...]:
         whole = self.price.gpus > 1

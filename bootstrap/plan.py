@@ -14,10 +14,8 @@ class Step:
 
     name: str
     needs: tuple[str, ...]
-    does: str
-    """What it brings, for the plan."""
-    doing: str
-    """What is shown while it runs for the first time."""
+    does: str  # what it brings, for the plan
+    doing: str  # what is shown while it runs for the first time
     on_local: bool = True
     """Whether it runs if the box is this machine: not if it changes `~/.ssh` or ends the box."""
     per_repo: bool = False

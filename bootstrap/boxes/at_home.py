@@ -70,35 +70,25 @@ class RunAtHome:
     """What this machine knows and has of one run. `place` is "" if only its box was asked."""
 
     box: str
-    created: float
-    """When the box was first met: tells boxes of the same name apart."""
+    created: float  # when the box was first met: tells boxes of the same name apart
     host: str
-    run: Run
-    """As the box reported it last. Times are the box's."""
-    key: str = ""
-    """The repository's key on this machine; "" if unknown."""
-    seen: float = 0.0
-    """When the box was asked, on this machine's clock."""
-    box_time: int = 0
-    """The same moment on the box's clock."""
+    run: Run  # as the box reported it last. Times are the box's.
+    key: str = ""  # the repository's key on this machine; "" if unknown
+    seen: float = 0.0  # when the box was asked, on this machine's clock
+    box_time: int = 0  # the same moment on the box's clock
     price: float = 0.0
-    place: str = ""
-    """The folder with its log."""
+    place: str = ""  # the folder with its log
     log: tuple[tuple[int, int], ...] = ()
     """The parts of the log that are here: position of the first byte on the box, and size."""
-    log_end: int = 0
-    """How long the log was on the box."""
-    metric: str = ""
-    """The newest line with a metric."""
-    results: str = ""
-    """`home`, `partly`, `none`; "" if they were not pulled."""
+    log_end: int = 0  # how long the log was on the box
+    metric: str = ""  # the newest line with a metric
+    results: str = ""  # `home`, `partly`, `none`; "" if they were not pulled
     result_files: int = 0
     result_bytes: int = 0
     result_place: str = ""
     results_there: str = ""
     """Where they were when the box was asked last, see `ResultsThere`; "" if unknown."""
-    profile: str = ""
-    """The digest of its settings from its profile."""
+    profile: str = ""  # the digest of its settings from its profile
 
     @property
     def id(self) -> str:

@@ -53,8 +53,7 @@ class ComparedRun(Document):
         "dollars, metrics"
     )
 
-    key: str
-    """Of a cell its digest; "" of a run that was named."""
+    key: str  # of a cell its digest; "" of a run that was named
     command: str
     parameters: Mapping[str, str]
     box: str = ""
@@ -62,8 +61,7 @@ class ComparedRun(Document):
     seconds: int | None = None
     dollars: float | None = None
     curves: Sequence[MetricCurve] = ()
-    title: str = ""
-    """How a run is called among the others; a cell is called by what it was given."""
+    title: str = ""  # how a run is called among the others; a cell is called by what it was given
 
     @property
     def state(self) -> str:

@@ -99,10 +99,8 @@ def cell_runs(sweep: Sweep, box: str, runs: Sequence[Run], *, reached: bool) -> 
 class SweepView:
     """A sweep's boxes as they are now, and what they have of its cells."""
 
-    views: Mapping[str, BoxCapacity]
-    """By host; only those that answered."""
-    failures: dict[str, BoxstrapError]
-    """By host, of those that were named."""
+    views: Mapping[str, BoxCapacity]  # by host; only those that answered
+    failures: dict[str, BoxstrapError]  # by host, of those that were named
     runs: tuple[CellRun, ...]
     unreached: Mapping[str, str]
     """Boxes that keep their cells, by name, with why they could not be asked."""

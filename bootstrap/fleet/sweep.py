@@ -57,11 +57,9 @@ class Cell(Document):
 
     KEYS = "cell=key, command, parameters"
 
-    command: str
-    """"" for the profile's, with the parameters behind it."""
+    command: str  # "" for the profile's, with the parameters behind it
     parameters: Mapping[str, str]
-    key: str
-    """Digest of both: the same cell has the same key, wherever it is in its file."""
+    key: str  # digest of both: the same cell has the same key, wherever it is in its file
 
     @classmethod
     def of(cls, command: str, parameters: Mapping[str, str], copy: int = 0) -> Cell:
@@ -450,12 +448,10 @@ class Dealt(Document):
     given: tuple[tuple[Cell, Lane], ...]
     done: tuple[Cell, ...]
     live: tuple[Cell, ...]
-    held: tuple[tuple[Cell, str], ...]
-    """Cells of boxes that can't be reached, which keep them."""
+    held: tuple[tuple[Cell, str], ...]  # cells of boxes that can't be reached, which keep them
     taken_out: tuple[CellRun, ...] = ()
     """Queued runs whose cells are queued anew, which wakes the rest of their box's queue."""
-    failed: int = 0
-    """Of those in `given`, the cells that have failed before."""
+    failed: int = 0  # of those in `given`, the cells that have failed before
 
     @property
     def count(self) -> int:

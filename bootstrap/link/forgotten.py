@@ -15,10 +15,8 @@ from bootstrap.errors import UsageError
 from bootstrap.link.record import LOCAL, KnownBox, box_of, pins_of
 from bootstrap.providers import place_of
 
-_MOST = 500
-"""Names that are kept, those of the boxes forgotten last."""
-_AT_HOME = ("pulls", "receipts")
-"""The folders of a record that tell which results are at home."""
+_MOST = 500  # names that are kept, those of the boxes forgotten last
+_AT_HOME = ("pulls", "receipts")  # the folders of a record that tell which results are at home
 
 
 def forget_box(box: KnownBox) -> None:

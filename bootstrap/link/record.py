@@ -44,15 +44,13 @@ _DEFAULT_KEYS = frozenset(f"id_{kind}" for kind in _KINDS)
 class Route:
     """The route that a login took; the box's ssh config entry is made from it later."""
 
-    identity: str = ""
-    """The key file that was named for the box, by `--identity` or the profile."""
+    identity: str = ""  # the key file that was named for the box, by `--identity` or the profile
     identities: tuple[str, ...] = ()
     """The key files that are offered; empty if they are ssh's defaults."""
     identities_only: bool = False
     jump: str = ""
     proxy: str = ""
-    known_hosts: tuple[str, ...] = ()
-    """The user's own known_hosts files."""
+    known_hosts: tuple[str, ...] = ()  # the user's own known_hosts files
 
 
 def route_of(endpoint: Endpoint, ours: Path) -> Route:
@@ -155,20 +153,15 @@ need no new version, since programs keep unknown keys."""
 
 @dataclass(frozen=True)
 class BoxRepository:
-    key: str
-    """Its id, under which the box has its tree and its runs."""
+    key: str  # its id, under which the box has its tree and its runs
     stood_in: str = ""
     """The id of the repository whose profile names it by `git.url`; "" if that is itself."""
-    root: str = ""
-    """Its first commit."""
+    root: str = ""  # its first commit
     workdir: str = ""
     venv: str = ""
-    script: str = ""
-    """The id of its last setup's script."""
-    snapshot: str = ""
-    """The snapshot placed last in its tree on the box, as far as known here."""
-    sent: tuple[str, ...] = ()
-    """The snapshots that went there from here, the last one first."""
+    script: str = ""  # the id of its last setup's script
+    snapshot: str = ""  # the snapshot placed last in its tree on the box, as far as known here
+    sent: tuple[str, ...] = ()  # the snapshots that went there from here, the last one first
     place: str = ""
     """The folder on this machine, a clone or worktree, from which it was sent last."""
     used: float = 0.0
@@ -194,27 +187,19 @@ class KnownBox:
     address: str = ""
     port: int = 22
     user: str = ""
-    profile: str = ""
-    """The profile used last on it."""
-    key: str = ""
-    """Fingerprint of the key that logged in last, which is tried first."""
+    profile: str = ""  # the profile used last on it
+    key: str = ""  # fingerprint of the key that logged in last, which is tried first
     own_pin: bool = False
     """~/.ssh/known_hosts has an earlier box's key for its address: `--new-box`, or a new rental."""
-    created: float = 0.0
-    """When it was first met, seconds since 1970."""
-    seen: float = 0.0
-    """When it was last logged in to, seconds since 1970."""
+    created: float = 0.0  # when it was first met, seconds since 1970
+    seen: float = 0.0  # when it was last logged in to, seconds since 1970
     folder_name: str = ""
     """The name that it was met under, if it was renamed since; else empty. It leads there too."""
     route: Route = field(default_factory=Route)
-    provider: str = ""
-    """The provider that was recognised."""
-    workdir: str = ""
-    """The working folder used last on it."""
-    console: str = ""
-    """The provider's page where the box is managed and paid for."""
-    price: float = 0.0
-    """Dollars an hour that it costs; 0 if unknown."""
+    provider: str = ""  # the provider that was recognised
+    workdir: str = ""  # the working folder used last on it
+    console: str = ""  # the provider's page where the box is managed and paid for
+    price: float = 0.0  # dollars an hour that it costs; 0 if unknown
     since: float = 0.0
     """When it was started, according to its account, seconds since 1970; 0 if unknown."""
     ends: float = 0.0
@@ -230,19 +215,15 @@ class KnownBox:
     keep_open: float = 600.0
     """How many seconds its connection stays open after its last use, as its profile says; 0: not
     at all."""
-    ended: float = 0.0
-    """When it was destroyed, or found to be gone, seconds since 1970."""
+    ended: float = 0.0  # when it was destroyed, or found to be gone, seconds since 1970
     spent: float = 0.0
     """Dollars that it cost since its last start, according to its account; 0 if unknown."""
     lease: Mapping[str, object] = field(default_factory=dict)
     """The lease that the last setup set: its terms, see `onbox/lease/rules.py`; when it was `set`,
     by how much a user `extended` it, and whether the box itself has it `held`."""
-    before: float = 0.0
-    """Dollars that other boxes cost before, of a run that goes on on this one."""
-    resumes: str = ""
-    """That run, by its id at home."""
-    group: str = ""
-    """The group of `up --count` with which it was rented; "" for none."""
+    before: float = 0.0  # dollars that other boxes cost before, of a run that goes on on this one
+    resumes: str = ""  # that run, by its id at home
+    group: str = ""  # the group of `up --count` with which it was rented; "" for none
     raw: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """The record as it was read; keys that this program doesn't know are written back."""
 

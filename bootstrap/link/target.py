@@ -137,15 +137,12 @@ class Target:
     jump: str | None = None
     forwards: tuple[str, ...] = ()
     is_local: bool = False
-    is_rented: bool = False
-    """Whether it was given as `provider:id`; its account has the address."""
+    is_rented: bool = False  # whether it was given as `provider:id`; its account has the address
     price: float = 0.0
     """Dollars an hour; `since` is when it was started. Both only if its account reported them."""
     since: float = 0.0
-    let_in: bool = False
-    """Whether its account let this machine's address in just now."""
-    ends: float = 0.0
-    """When it ends by a limit of its own; 0 if it has none."""
+    let_in: bool = False  # whether its account let this machine's address in just now
+    ends: float = 0.0  # when it ends by a limit of its own; 0 if it has none
 
 
 @dataclass

@@ -542,8 +542,7 @@ class Profile(Section):
     extends: File[Parent | None] = field(
         "Profile to start from: a shipped one's name, or a path beside this file."
     )
-    name: str = ""
-    """Set by the loader; not a key of the YAML."""
+    name: str = ""  # set by the loader; not a key of the YAML
     provider: Provider = field("Who rents the box out.")
     box: BoxSection = field("The rented machine.")
     ssh: Ssh = field("How to log in.")

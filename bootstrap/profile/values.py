@@ -413,12 +413,9 @@ class Field:
     optional: bool = False
     choices: tuple[str, ...] = ()
     rule: Rule | None = None
-    item: Field | None = None
-    """What each item of a list, or each value of a map, must be."""
-    name_rule: Rule | None = None
-    """What the names in a map must look like."""
-    joins: bool = False
-    """Whether a list of such texts is taken, too: as one text, with commas."""
+    item: Field | None = None  # what each item of a list, or each value of a map, must be
+    name_rule: Rule | None = None  # what the names in a map must look like
+    joins: bool = False  # whether a list of such texts is taken, too: as one text, with commas
     section: type[Section] | None = None
     takes: Permission | None = None
     default: object = REQUIRED

@@ -75,20 +75,16 @@ class BoxLease(Document):
     """yes, no-boot, no-answer, no-key, refused, wipes, trying; lost: its monitor is gone."""
     limits: Mapping[str, LeaseLimit] = field(default_factory=dict)
     """For hours, dollars, idle, stall: the amount used, and the limit. Seconds, dollars."""
-    over: str = ""
-    """The limit that was reached."""
+    over: str = ""  # the limit that was reached
     soon: str = ""
     extended: float = 0.0
     kept: float = 0.0
     """Seconds for which, since it was extended, idle and stall don't end the box."""
-    has_error: bool = False
-    """Whether the last request to the account failed."""
+    has_error: bool = False  # whether the last request to the account failed
     destroys: bool = False
     """Whether the box is destroyed at the end if nothing is unsafe; else it is stopped."""
-    unsafe: tuple[str, ...] = ()
-    """What is unsafe, by the box's last look."""
-    is_unpriced: bool = False
-    """Whether it limits dollars, and nothing says what an hour costs."""
+    unsafe: tuple[str, ...] = ()  # what is unsafe, by the box's last look
+    is_unpriced: bool = False  # whether it limits dollars, and nothing says what an hour costs
     is_by_older: bool = False
     """Whether the box is held by RunPod's older API, which is to be switched off in 2027."""
     shutdown: str = ""
@@ -259,19 +255,14 @@ class BoxState:
 
     facts: dict[str, str] = field(default_factory=dict)
     """Its other words, as it said them: what is used of them has a property."""
-    env: frozenset[str] = frozenset()
-    """Names of the provider's variables that are set there."""
+    env: frozenset[str] = frozenset()  # names of the provider's variables that are set there
     files: frozenset[str] = frozenset()
-    have: tuple[str, ...] = ()
-    """Commits in its store."""
-    working: tuple[str, str] | None = None
-    """The running setup: its id, and the id of its script."""
+    have: tuple[str, ...] = ()  # commits in its store
+    working: tuple[str, str] | None = None  # the running setup: its id, and the id of its script
     holder: Holder | None = None
     last_setup: dict[str, object] = field(default_factory=dict)
-    runs: tuple[Run, ...] = ()
-    """Newest first."""
-    alive: str = ""
-    """The run that is alive in the repository's folder, as KEY/NAME."""
+    runs: tuple[Run, ...] = ()  # newest first
+    alive: str = ""  # the run that is alive in the repository's folder, as KEY/NAME
     had_other_secrets: bool = False
     """Whether a run may have been started with earlier values of its secrets."""
     secrets: dict[str, str] = field(default_factory=dict)
@@ -282,23 +273,16 @@ class BoxState:
     """Why each step would run; empty unless the box has the script that was asked about."""
     edited: tuple[str, ...] = ()
     """Tracked files that were edited on the box, if the plan finds the repository right."""
-    told: float = field(default=0.0, compare=False)
-    """When it told this, on this machine's clock."""
+    told: float = field(default=0.0, compare=False)  # when it told this, on this machine's clock
 
-    repo_key = _Fact("key")
-    """The box's key for the repository that was asked about."""
-    repo_dir = _Fact("dir")
-    """The repository's folder on the box, as an absolute path."""
+    repo_key = _Fact("key")  # the box's key for the repository that was asked about
+    repo_dir = _Fact("dir")  # the repository's folder on the box, as an absolute path
     venv = _Fact("venv")
     """The repository's environment, as its last setup named it; "" if unknown."""
-    work = _Fact("work")
-    """The id of the work that the last setup there had."""
-    home = _Fact("boxhome")
-    """boxstrap's folder, as an absolute path; "" if there is none."""
-    system = _Fact("system")
-    """Its system and processor, as `uname` names them."""
-    bash = _Fact("bash")
-    """The version of its bash; "" if it has none."""
+    work = _Fact("work")  # the id of the work that the last setup there had
+    home = _Fact("boxhome")  # boxstrap's folder, as an absolute path; "" if there is none
+    system = _Fact("system")  # its system and processor, as `uname` names them
+    bash = _Fact("bash")  # the version of its bash; "" if it has none
 
     @property
     def is_placed(self) -> bool:

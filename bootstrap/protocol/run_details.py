@@ -93,18 +93,15 @@ class RunDetails:
     """Details of runs, by `KEY/NAME`. Text from their logs is not sanitized yet."""
 
     log_ends: Mapping[str, bytes] = field(default_factory=dict)
-    metrics: Mapping[str, bytes] = field(default_factory=dict)
-    """The last line with a metric."""
+    metrics: Mapping[str, bytes] = field(default_factory=dict)  # the last line with a metric
     disks: Mapping[str, LowDisk] = field(default_factory=dict)
     """Of live runs whose disk will soon be full."""
     untold: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Whom it could not tell of what, and why, in words."""
     results: Mapping[str, ResultsThere] = field(default_factory=dict)
     """Of runs that are over, unless their box is of an earlier version."""
-    gpus: tuple[UsedGpu, ...] = ()
-    """Set if a run is alive and the GPUs answer."""
-    trees: tuple[TreeUse, ...] = ()
-    """The trees beside the main ones."""
+    gpus: tuple[UsedGpu, ...] = ()  # set if a run is alive and the GPUs answer
+    trees: tuple[TreeUse, ...] = ()  # the trees beside the main ones
     at_risk: tuple[tuple[RiskyFolder, ...], ...] = ()
     """Of each tree of this repository, what would go with the box."""
 
@@ -199,16 +196,12 @@ class ResultsThere(Document):
 
     KEYS = "where, files, bytes, kept_bytes, lost_files, overwritten_by"
 
-    is_home: bool
-    """Whether a verified pull, by any machine, brought all of them."""
+    is_home: bool  # whether a verified pull, by any machine, brought all of them
     files: int
     bytes: int
-    kept_bytes: int
-    """Of these, bytes of copies made before a later run began."""
-    lost_files: int
-    """Files that are not on the box any more: overwritten or removed."""
-    overwritten_by: tuple[str, ...]
-    """The runs that are known to have done that."""
+    kept_bytes: int  # of these, bytes of copies made before a later run began
+    lost_files: int  # files that are not on the box any more: overwritten or removed
+    overwritten_by: tuple[str, ...]  # the runs that are known to have done that
 
     @property
     def where(self) -> str:

@@ -197,8 +197,7 @@ class Sample(_BoxPart):
 
     v: Literal[1] = 1
     t: Annotated[float, Field(ge=0, le=1e12)] = 0.0
-    missing: bool = False
-    """Whether the box can't be sampled, since it was never set up."""
+    missing: bool = False  # whether the box can't be sampled, since it was never set up
     host: Machine | None = None
     gpus: Annotated[tuple[Card, ...], Field(max_length=128)] = ()
     error: Annotated[int, Field(ge=0, lt=100_000)] | None = None

@@ -54,8 +54,7 @@ class TreeContent(Document):
 
     kind: str
     count: int
-    names: tuple[str, ...]
-    """The first few."""
+    names: tuple[str, ...]  # the first few
 
     def __str__(self) -> str:
         more = ", …" if self.count > len(self.names) else ""
@@ -70,8 +69,7 @@ class TreeBeside(Document):
 
     repo_key: str
     name: str
-    state: str
-    """removed, safe (to remove), kept (see `holds`), left (removing it failed)."""
+    state: str  # removed, safe (to remove), kept (see `holds`), left (removing it failed)
     bytes: int
     holds: tuple[TreeContent, ...] = ()
 
@@ -88,10 +86,8 @@ class TreeUse(Document):
 
     repo_key: str
     name: str
-    last_run: str
-    """The newest run in it; "" for none."""
-    bytes: int | None = None
-    """Its size, if it could be measured in time."""
+    last_run: str  # the newest run in it; "" for none
+    bytes: int | None = None  # its size, if it could be measured in time
 
 
 @dataclass(frozen=True)
@@ -240,18 +236,13 @@ class BoxWork:
     """The work that a box reports. All text in it is sanitized; commit ids are not verified."""
 
     folder: str
-    branches: dict[str, str]
-    """Commit by branch name; the name is `HEAD` if HEAD is detached."""
-    base: str
-    """The commit that was placed there last; the edits are based on it."""
-    edits: str
-    """The commit of its edits; "" if there are none."""
-    sent: tuple[str, ...]
-    """Commits that were sent to the box, and their parents."""
+    branches: dict[str, str]  # commit by branch name; the name is `HEAD` if HEAD is detached
+    base: str  # the commit that was placed there last; the edits are based on it
+    edits: str  # the commit of its edits; "" if there are none
+    sent: tuple[str, ...]  # commits that were sent to the box, and their parents
     left: tuple[str, ...]
     """New files that are not transferred: too large, or repositories of their own."""
-    unread: bool
-    """Whether the edits could not be read."""
+    unread: bool  # whether the edits could not be read
 
     @property
     def commits(self) -> list[str]:
@@ -390,8 +381,7 @@ class UnsentContent:
     """A tree, and its contents that were neither sent to the box nor are results of a run."""
 
     repo_key: str
-    root: str
-    """The first commit of its repository, as the box has it; "" if unknown."""
+    root: str  # the first commit of its repository, as the box has it; "" if unknown
     name: str
     beside: bool
     holds: tuple[TreeContent, ...] = ()
@@ -404,8 +394,7 @@ class UnsentContent:
 class BoxContent:
     """All trees and results of a box. All text in it is sanitized."""
 
-    is_set_up: bool = False
-    """Whether boxstrap has a folder there at all."""
+    is_set_up: bool = False  # whether boxstrap has a folder there at all
     trees: tuple[UnsentContent, ...] = ()
     places: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """Runs that have started, by key and name, the newest first: a digest of where their results

@@ -90,10 +90,8 @@ class RefusedError(UnreachableError):
 
 
 class Refusal(NamedTuple):
-    means: str = ""
-    """What the API's own words don't say: the reason, or what to do."""
-    is_final: bool = True
-    """Whether every other offer would be refused, too."""
+    means: str = ""  # what the API's own words don't say: the reason, or what to do
+    is_final: bool = True  # whether every other offer would be refused, too
     may_pass: bool | None = False
     """Whether the same request may be granted later; None: nobody knows."""
 
@@ -397,8 +395,7 @@ class TokenApi(Api):
     """An API that is asked with a token of the user's login, which lasts an hour."""
 
     forbidden_means = "what your credentials must be allowed: docs/providers.md"
-    login: ClassVar[str]
-    """The line that logs in."""
+    login: ClassVar[str]  # the line that logs in
 
     def __init__(self, provider: str, address: str, source: str) -> None:
         super().__init__(provider, address, None)

@@ -30,8 +30,7 @@ class KeyPlaces:
     """A regex with the key in such a file as one of its groups; "" if the file is only the key."""
     library: ClassVar[str] = ""
     """A package that asking this provider needs, which is not always there."""
-    extra: ClassVar[str] = ""
-    """The extra of ours that brings it."""
+    extra: ClassVar[str] = ""  # the extra of ours that brings it
 
     @property
     def missing(self) -> str:

@@ -75,14 +75,11 @@ class Source:
     user_email: str | None
     root: str = ""
     """The first commit of its main line, which identifies the repository; "" if unknown."""
-    usual_key: str = ""
-    """The key that it would have by its address alone."""
+    usual_key: str = ""  # the key that it would have by its address alone
     snapshot: str = ""
     """What is checked out: `commit` if nothing differs from it, else a boxstrap commit on top."""
-    tags: tuple[str, ...] = ()
-    """The tags that describe the commit, a row `ID COMMIT NAME` each."""
-    tag_objects: str = ""
-    """A pack of those that are annotated, in base64."""
+    tags: tuple[str, ...] = ()  # the tags that describe the commit, a row `ID COMMIT NAME` each
+    tag_objects: str = ""  # a pack of those that are annotated, in base64
     tree: str = ""
     """Digest of the content, which identifies the work; "" if the box clones and computes it."""
 

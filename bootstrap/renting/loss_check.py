@@ -43,8 +43,7 @@ class Loss(Document):
     kind: str
     """run, queued, processes, setup; results, log; edits, staged, files, ignored, commits,
     repositories, unread; unknown, unseen."""
-    where: str
-    """The run, or the tree."""
+    where: str  # the run, or the tree
     what: str
     let_go: str = field(default="", compare=False)
     """For results that no pull brings: the command that lets go of them; for what git ignores,

@@ -72,16 +72,13 @@ class RentOptions:
     another: bool = False
     loading_s: float | None = None
     """How long a box may take until it can be reached; None: what its provider's usually take."""
-    wait_s: float = 0.0
-    """For how long to wait for an offer that fits."""
-    instead_of: frozenset[str] = frozenset()
-    """Hosts of rented boxes that are not to be used."""
+    wait_s: float = 0.0  # for how long to wait for an offer that fits
+    instead_of: frozenset[str] = frozenset()  # hosts of rented boxes that are not to be used
     ask: Callable[[Offer], None] = lambda _: None
     """Called before an offer is taken, to ask the user whatever else is needed."""
     may_start: Callable[[str], bool] = lambda _: False
     """Asks the user whether to start a stopped box at a price that was not agreed to yet."""
-    caps: MoneyCaps = NO_CAPS
-    """What the user's own configuration allows, whatever was asked for."""
+    caps: MoneyCaps = NO_CAPS  # what the user's own configuration allows, whatever was asked for
 
 
 def _all_refused(which: str, refusals: Sequence[NoOfferError]) -> NoOfferError:

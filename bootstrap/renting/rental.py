@@ -66,18 +66,12 @@ class Rental(Document):
     price: float = 0.0
     repo_key: str = ""
     profile: str = ""
-    ready: bool = False
-    """Whether a setup of the box ever succeeded: since then it may hold work."""
-    ended: float = 0.0
-    """When it ended; in state LEAVING, when that was decided."""
-    spent: float = 0.0
-    """Dollars from the request until it was gone, for a box that ended."""
-    began: float = 0.0
-    """When it was asked for, by its account's clock; 0 if unknown."""
-    agreed: float = 0.0
-    """Dollars an hour that the user agreed to; 0 if unknown."""
-    spot: bool = False
-    """Whether the provider may take it back when others pay more."""
+    ready: bool = False  # whether a setup of the box ever succeeded: since then it may hold work
+    ended: float = 0.0  # when it ended; in state LEAVING, when that was decided
+    spent: float = 0.0  # dollars from the request until it was gone, for a box that ended
+    began: float = 0.0  # when it was asked for, by its account's clock; 0 if unknown
+    agreed: float = 0.0  # dollars an hour that the user agreed to; 0 if unknown
+    spot: bool = False  # whether the provider may take it back when others pay more
     hours: float = 0.0
     """How long its lease lets it live, from when it was asked for; 0 if unknown."""
     cluster: str = ""

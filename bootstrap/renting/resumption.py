@@ -74,12 +74,9 @@ class ResumedElsewhere(Document):
 
     before: RunAtHome
     started: StartedRun
-    spent: float
-    """Dollars for the boxes before."""
-    came_from: str
-    """Where its results were."""
-    still_costs: str
-    """The name of the box before, if it is stopped and its disk still costs."""
+    spent: float  # dollars for the boxes before
+    came_from: str  # where its results were
+    still_costs: str  # the name of the box before, if it is stopped and its disk still costs
 
     @property
     def resumes(self) -> EarlierRun:

@@ -40,8 +40,7 @@ _LONGEST_LOG = 600
 class NeverUpError(BoxstrapError):
     was_off: bool = False
     """Whether this wait never started it; so a new one has cost no more than its disk."""
-    is_silent: bool = False
-    """Whether it ran all the time, and nothing answered at its address."""
+    is_silent: bool = False  # whether it ran all the time, and nothing answered at its address
 
 
 @dataclass(frozen=True)

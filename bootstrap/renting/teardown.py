@@ -52,21 +52,17 @@ class TeardownResult(Document):
     KEYS = "box=name, host or None, destroyed, was_gone, spent, discarded=lost, left"
 
     name: str
-    host: str = ""
-    """Its name in its account, `provider:id`; "" if no account can be asked."""
+    host: str = ""  # its name in its account, `provider:id`; "" if no account can be asked
     destroyed: bool = False
     was_gone: bool = False
-    why_not: str = ""
-    """Why boxstrap did not destroy it."""
+    why_not: str = ""  # why boxstrap did not destroy it
     console: str = ""
     is_rented: bool = True
     is_billed: bool = True
-    spent: float | None = None
-    """Dollars, if known."""
+    spent: float | None = None  # dollars, if known
     spent_since: str = "its last start"
     lost: Sequence[Loss] = ()
-    left: Sequence[Leftover] = ()
-    """Other things than boxes that the account still pays for."""
+    left: Sequence[Leftover] = ()  # other things than boxes that the account still pays for
 
     def text(self) -> str:
         about = f" ({self.host})" if self.host and self.host != self.name else ""
@@ -265,10 +261,8 @@ def has_record(known: KnownBox) -> bool:
 
 @dataclass(frozen=True)
 class TeardownOptions:
-    most: int
-    """Limit for a run's results in bytes."""
-    discard: bool = False
-    """Whether unsafe things may be lost."""
+    most: int  # limit for a run's results in bytes
+    discard: bool = False  # whether unsafe things may be lost
     stop_runs: bool = False
     only_look: bool = False
     """Whether to only report, without fetching, ending or destroying anything."""

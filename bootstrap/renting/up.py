@@ -313,8 +313,7 @@ class FoundOffers:
     order: RentOrder
     fitting: Sequence[Offer]
     others: Sequence[Offer]
-    hours: float = LEASE_HOURS
-    """How long the lease lets a box live."""
+    hours: float = LEASE_HOURS  # how long the lease lets a box live
     asks: Grants | None = None
     """What the profile takes from the user, if they have yet to agree to it."""
 

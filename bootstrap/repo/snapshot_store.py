@@ -78,20 +78,15 @@ class State:
     id: str = ""
     content: str = ""
     only_profile: bool = False
-    changes: list[int] = field(default_factory=list)
-    """How many files are modified, new, deleted."""
-    new: list[str] = field(default_factory=list)
-    """Its files that git doesn't track."""
-    left: list[tuple[str, str]] = field(default_factory=list)
-    """What can't travel, and why."""
+    changes: list[int] = field(default_factory=list)  # how many files are modified, new, deleted
+    new: list[str] = field(default_factory=list)  # its files that git doesn't track
+    left: list[tuple[str, str]] = field(default_factory=list)  # what can't travel, and why
     pointers: list[tuple[str, str]] = field(default_factory=list)
     """LFS files whose content isn't here, with that as the reason."""
-    named: list[str] = field(default_factory=list)
-    """Untracked files that were shown to the user."""
+    named: list[str] = field(default_factory=list)  # untracked files that were shown to the user
     taken: list[str] = field(default_factory=list)
     sent: list[str] = field(default_factory=list)
-    bytes_kept: int = 0
-    """How large the objects were after the last `tidy` that removed any."""
+    bytes_kept: int = 0  # how large the objects were after the last `tidy` that removed any
 
 
 class SnapshotStore:

@@ -39,17 +39,14 @@ class WorkingFiles:
 
     tracked: dict[bytes, bytes] = field(default_factory=dict)
     """Files that git tracks, with their modes in the index."""
-    new: set[bytes] = field(default_factory=set)
-    """Files that are neither tracked nor ignored."""
+    new: set[bytes] = field(default_factory=set)  # files that are neither tracked nor ignored
     absent: dict[bytes, bytes] = field(default_factory=dict)
     """What git has but the working tree is meant to lack: files of a sparse checkout, a submodule
     that isn't here. Mode and id of each, as `update-index --index-info` reads them."""
-    objects: list[Path] = field(default_factory=list)
-    """Where the objects of submodules are."""
+    objects: list[Path] = field(default_factory=list)  # where the objects of submodules are
     links: set[bytes] = field(default_factory=set)
     """The paths that are links, of all that were looked at."""
-    left: dict[bytes, str] = field(default_factory=dict)
-    """What can't travel, and why."""
+    left: dict[bytes, str] = field(default_factory=dict)  # what can't travel, and why
 
     def standing(self, root: Path) -> list[bytes]:
         """Return the listed files that exist, links included, sorted; fill `links` and `left`."""

@@ -64,13 +64,11 @@ class ListedRun(Document):
     )
 
     kept: RunAtHome
-    is_gone: bool
-    """Whether its box is gone: given back, or forgotten here."""
+    is_gone: bool  # whether its box is gone: given back, or forgotten here
     results: str
     """home, partly, none, box, moved (from where they were put), lost (with the box), overwritten
     (on the box), away (pulled by another machine, or to a place unknown here)."""
-    log: str
-    """home, box, moved, lost."""
+    log: str  # home, box, moved, lost
 
     @property
     def seconds(self) -> int | None:
@@ -361,8 +359,7 @@ class MeasuredRun:
     gpu: str
     gpus: int
     seconds: float
-    peak_gb: float | None
-    """The most memory that one of its GPUs had in use, by NVML."""
+    peak_gb: float | None  # the most memory that one of its GPUs had in use, by NVML
     speeds: dict[str, float] = field(default_factory=dict)
     """TFLOP/s that the smoke test reached on its GPU, by kind of number; empty if not tested."""
 

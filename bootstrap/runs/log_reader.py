@@ -36,14 +36,11 @@ class LogReader:
     box: BoxLogin
     file: str
     run: Run | None = None
-    at: int = 0
-    """The position of the next byte."""
-    skipped: int = 0
-    """Bytes that the box dropped before they were read."""
+    at: int = 0  # the position of the next byte
+    skipped: int = 0  # bytes that the box dropped before they were read
     turn: threading.Lock = field(default_factory=threading.Lock)
     """Shared by the readers of one login, so that only one of them reconnects."""
-    _looked_at: int = -1
-    """Where the log was kept from when zeros were last found."""
+    _looked_at: int = -1  # where the log was kept from when zeros were last found
     _has_told: bool = False
     over: Run | None = None
     """The run as it ended; None while it is live, or if its end is not asked for."""

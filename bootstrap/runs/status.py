@@ -231,8 +231,7 @@ class LastSetup(Document):
     state: str
     text: str
     exit: int | None = None
-    switch: str | None = None
-    """The commit of a switch that was cut short."""
+    switch: str | None = None  # the commit of a switch that was cut short
     why: SetupFailure | None = None
 
     def absent(self) -> Collection[str]:
@@ -266,8 +265,7 @@ class BoxStatus(Document):
     trees: Sequence[TreeUse] | None = None
     at_risk: Sequence[RiskyFolder] | None = None
     contract: RentalContract | None = None
-    lines: Sequence[str] = ()
-    """The same as text."""
+    lines: Sequence[str] = ()  # the same as text
     error: BoxstrapError | None = None
 
     def absent(self) -> Collection[str]:

@@ -34,10 +34,8 @@ if TYPE_CHECKING:
 
     from bootstrap.protocol.run_history import Card
 
-RETRY_S = 15.0
-"""Seconds between two tries of a box that could not be reached at first."""
-TICK_S = 0.5
-"""Seconds after which a screen is drawn again, so that ages grow."""
+RETRY_S = 15.0  # seconds between two tries of a box that could not be reached at first
+TICK_S = 0.5  # seconds after which a screen is drawn again, so that ages grow
 
 
 @dataclass
@@ -204,12 +202,10 @@ Redact = Callable[[str], str]
 @dataclass
 class BoxView:
     name: str
-    state: str = "connecting"
-    """connecting, live, lost (is retried) or gone (is not)."""
+    state: str = "connecting"  # connecting, live, lost (is retried) or gone (is not)
     why: str = ""
     sample: Sample | None = None
-    sampled: float = 0.0
-    """When the sample came, by this machine's monotonic clock."""
+    sampled: float = 0.0  # when the sample came, by this machine's monotonic clock
     samples: int = 0
     error: BoxstrapError | None = None
     announced: bool = False

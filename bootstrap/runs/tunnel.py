@@ -62,10 +62,8 @@ class ServerKind:
     name: str
     title: str
     package: str
-    port: int
-    """The preferred port on this machine."""
-    says: str
-    """The file in which it reports its port, as a glob pattern."""
+    port: int  # the preferred port on this machine
+    says: str  # the file in which it reports its port, as a glob pattern
     program: str
     words: Sequence[str]
     settings: Mapping[str, str]

@@ -159,10 +159,8 @@ class SecretRow(Document):
     origin: str | None
     """`environment`, `.env`, `command`; None if it has no source on this machine."""
     named: bool
-    boxes: tuple[str, ...]
-    """The boxes that hold it, by the records on this machine."""
-    held: bool | None = None
-    """Whether the box that was asked holds it; None if none was asked."""
+    boxes: tuple[str, ...]  # the boxes that hold it, by the records on this machine
+    held: bool | None = None  # whether the box that was asked holds it; None if none was asked
     same: bool | None = None
     """Whether the box has the same value as this machine; None if unknown."""
 

@@ -49,17 +49,14 @@ class Payload:
     profile: Profile
     here: LocalRepository | None
     """The repository whose objects are sent; None if the box clones it itself, or needs none."""
-    snapshot: Snapshot | None
-    """The snapshot of it that is sent."""
+    snapshot: Snapshot | None  # the snapshot of it that is sent
     source: Source
     steps: tuple[Step, ...]
-    values: Sequence[tuple[str, Value]]
-    """The variables of the script."""
+    values: Sequence[tuple[str, Value]]  # the variables of the script
     secrets: SecretSet = field(default_factory=SecretSet)
     dependencies: tuple[GitDependency, ...] = ()
     """The dependencies that this machine fetches and sends."""
-    data: tuple[LocalItem, ...] = ()
-    """The items of `data:` that are on this machine."""
+    data: tuple[LocalItem, ...] = ()  # the items of `data:` that are on this machine
     warnings: tuple[str, ...] = ()
     """Warnings about the repository's address, and about changes that are not sent."""
 

@@ -212,8 +212,7 @@ class SetupPlan(Document):
     snapshot: str
     changes: ChangeCount
     rows: list[PlanRow]
-    reused: str | None
-    """A sentence about the image's packages that its environment reuses."""
+    reused: str | None  # a sentence about the image's packages that its environment reuses
     loaded: LoadedProfile
 
 

@@ -32,14 +32,10 @@ class FetchedWork(Document):
     KEYS = "box, refs, new, edits=changed, left, commands"
 
     box: str
-    refs: dict[str, str]
-    """Ref and commit of everything that was made on the box."""
-    new: frozenset[str]
-    """Those of `refs` that this call changed."""
-    commits: dict[str, int]
-    """The number of commits made on the box, for each branch's ref."""
-    changed: FileChanges
-    """The files changed by edits on the box."""
+    refs: dict[str, str]  # ref and commit of everything that was made on the box
+    new: frozenset[str]  # those of `refs` that this call changed
+    commits: dict[str, int]  # the number of commits made on the box, for each branch's ref
+    changed: FileChanges  # the files changed by edits on the box
     left: tuple[str, ...]
     within: frozenset[str] = frozenset()
     """Those of `refs` that the edits build on: merging the edits merges them too."""

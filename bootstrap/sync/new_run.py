@@ -51,18 +51,14 @@ class StartedRun(Document):
     box: str
     run: Run
     wish: RunOptions
-    tree: str
-    """The folder on the box that it runs in."""
+    tree: str  # the folder on the box that it runs in
     environment: str
-    first_lines: tuple[str, ...]
-    """Its first output, or its last if it failed immediately."""
-    changes: ChangeCount
-    """How many files differ from its commit."""
+    first_lines: tuple[str, ...]  # its first output, or its last if it failed immediately
+    changes: ChangeCount  # how many files differ from its commit
     seconds: float
     profile: Profile
     login: BoxLogin
-    made_nothing: bool
-    """Whether it is over with 0, without a word in its log and without results."""
+    made_nothing: bool  # whether it is over with 0, without a word in its log and without results
 
     def raise_for_status(self) -> None:
         """Raise TrainingFailedError if it failed immediately."""

@@ -89,8 +89,7 @@ class Synced(Document):
     box: str
     state: LocalState
     changed: FileChanges
-    edited: tuple[str, ...]
-    """Tracked files that were edited on the box, and stay so."""
+    edited: tuple[str, ...]  # tracked files that were edited on the box, and stay so
     seconds: float
 
     def __str__(self) -> str:
@@ -353,18 +352,12 @@ class SyncAnswer:
     problem: str
     """Why it was not placed, in one word: fresh, alive, lacks, refused, busy, failed, setup."""
     detail: str
-    have: tuple[str, ...]
-    """Commits in its store, if it lacks the base."""
-    files: Mapping[str, tuple[str, ...]]
-    """File names under `updated`, `new` and `removed`."""
-    warnings: tuple[str, ...]
-    """Codes of warnings."""
-    edited: tuple[str, ...]
-    """Tracked files that are other ones than were sent, and stay so."""
-    log: tuple[str, ...]
-    """The last lines of the log, if placing failed."""
-    facts: Mapping[str, str]
-    """All other values it reported, by word."""
+    have: tuple[str, ...]  # commits in its store, if it lacks the base
+    files: Mapping[str, tuple[str, ...]]  # file names under `updated`, `new` and `removed`
+    warnings: tuple[str, ...]  # codes of warnings
+    edited: tuple[str, ...]  # tracked files that are other ones than were sent, and stay so
+    log: tuple[str, ...]  # the last lines of the log, if placing failed
+    facts: Mapping[str, str]  # all other values it reported, by word
 
     def warn(self, box: BoxLogin, named: tuple[str, ...] = ()) -> None:
         """Pass on its warnings; not that of edited files, if these were named before."""

@@ -88,15 +88,12 @@ class EndedBox(Document):
 
 
 _HEAD = ("BOX", "REACHED AT", "PROFILE", "REPOSITORIES", "RUNNING", "LAST SEEN", "COST")
-_FIRST = 3
-"""Cells in the first line of a row, where the terminal is too narrow for one."""
-_MOST_RUNS = 3
-"""Number of runs that are named for each box."""
+_FIRST = 3  # cells in the first line of a row, where the terminal is too narrow for one
+_MOST_RUNS = 3  # number of runs that are named for each box
 _REMOVED = ("its name", "its pinned host key", "its last profile", "its entry in your ssh config")
 
 
-_MOST_ENDED = 10
-"""Number of boxes given back that are listed, the latest first."""
+_MOST_ENDED = 10  # number of boxes given back that are listed, the latest first
 
 
 @command(

@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from bootstrap.ui.screen import Screen
 
 
-_SOON_S = 0.1
-"""Seconds after which Python has left the cleanup in which it dropped the Ctrl-C."""
+_SOON_S = 0.1  # seconds after which Python has left the cleanup in which it dropped the Ctrl-C
 
 
 @contextlib.contextmanager
@@ -90,8 +89,7 @@ BOX = (
     Option("new_box", "A new box at a known address: pin its key apart from the old one's.", False),
     CONSENT,
 )
-BOXES = (*HOSTS, *BOX[1:])
-"""For a command that may work on several boxes at a time."""
+BOXES = (*HOSTS, *BOX[1:])  # for a command that may work on several boxes at a time
 
 
 @dataclass
@@ -99,15 +97,12 @@ class Call:
     """One call of a task: its options, and its screen."""
 
     given: Mapping[str, Any] = field(default_factory=dict)
-    dry: bool = False
-    """Whether to only show what would be done."""
+    dry: bool = False  # whether to only show what would be done
     redact: Callable[[str], str] | None = None
     """Redacts secrets, for a task that does not use `screen`."""
     _screen: Screen | None = None
-    among: str = ""
-    """The box, if this is the part of a call on several that is about this one."""
-    once: Once | None = None
-    """What the parts share; None for a call on one box."""
+    among: str = ""  # the box, if this is the part of a call on several that is about this one
+    once: Once | None = None  # what the parts share; None for a call on one box
 
     @property
     def screen(self) -> Screen:
@@ -192,8 +187,7 @@ class Command:
     interrupted: str
     shown: tuple[bool, bool]
     """Of several boxes: whether it is brief, and whether it streams, see `command`."""
-    is_for_each: bool
-    """Whether its body is called for each of several boxes."""
+    is_for_each: bool  # whether its body is called for each of several boxes
 
     @property
     def text(self) -> str:

@@ -40,8 +40,7 @@ class Finding(Document):
     passed: bool
     says: str
     advice: str = ""
-    error: type[BoxstrapError] = UsageError
-    """The error that the task ends with if it failed."""
+    error: type[BoxstrapError] = UsageError  # the error that the task ends with if it failed
 
 
 _INSTALL_SSH = "Install the OpenSSH client."

@@ -88,12 +88,9 @@ class Training:
     method: Method = "full"
     precision: Precision = "bf16"
     optimizer: str = "adamw"
-    batch: int = 1
-    """Sequences at once on one GPU."""
-    sequence: int = 2048
-    """Tokens of a sequence."""
-    rank: int = 16
-    """Of LoRA's matrices, which are put beside every linear layer."""
+    batch: int = 1  # sequences at once on one GPU
+    sequence: int = 2048  # tokens of a sequence
+    rank: int = 16  # of LoRA's matrices, which are put beside every linear layer
     recomputes: bool = True
     """Gradient checkpointing: activations are computed again in the backward pass."""
     fused_attention: bool = True

@@ -33,8 +33,7 @@ class Progress:
     unit: str = ""
     files: tuple[float, float] | None = None
     """If bytes are counted: how many files are done, and how many there are."""
-    speed: float | None = None
-    """Units per second, smoothed; None until there are two reports."""
+    speed: float | None = None  # units per second, smoothed; None until there are two reports
     _from_done: float = 0.0
     _from_t: float | None = None
 

@@ -84,12 +84,9 @@ class Install:
     folder: str = ""
     """The folder of the repository that is installed; `.` is the repository itself."""
     is_link: bool = False
-    is_isolated: bool = True
-    """Whether it is built without what is installed already."""
-    system: tuple[str, ...] = ()
-    """Packages of the system's own package manager."""
-    by_conda: tuple[str, ...] = ()
-    """Requirements that it has conda install."""
+    is_isolated: bool = True  # whether it is built without what is installed already
+    system: tuple[str, ...] = ()  # packages of the system's own package manager
+    by_conda: tuple[str, ...] = ()  # requirements that it has conda install
 
     @property
     def file(self) -> str:
@@ -108,12 +105,9 @@ class ScriptCommand:
     script: str
     """Its script's path from the repository's root; "" for a program that fetches data."""
     words: tuple[str, ...]
-    unfilled: tuple[str, ...] = ()
-    """Placeholders that the reader has to fill in."""
-    folder: str = ""
-    """The folder that is entered before."""
-    env: tuple[tuple[str, str], ...] = ()
-    """Variables that are set for it."""
+    unfilled: tuple[str, ...] = ()  # placeholders that the reader has to fill in
+    folder: str = ""  # the folder that is entered before
+    env: tuple[tuple[str, str], ...] = ()  # variables that are set for it
 
     @property
     def file(self) -> str:
@@ -141,14 +135,12 @@ class Said:
     project: declared.Project = field(default_factory=declared.Project)
     own: dict[str, str] = field(default_factory=dict)
     """Commands that the repository installs, each with its script."""
-    shells: set[str] = field(default_factory=set)
-    """Run scripts that a page runs."""
+    shells: set[str] = field(default_factory=set)  # run scripts that a page runs
     logins: dict[str, str] = field(default_factory=dict)
     """Secrets that a page logs in with, each with the page."""
     not_taken: dict[str, str] = field(default_factory=dict)
     """What a page also does, in words; of each kind one."""
-    data: list[str] = field(default_factory=list)
-    """Where pages tell which data to have."""
+    data: list[str] = field(default_factory=list)  # where pages tell which data to have
     examples: list[str] = field(default_factory=list)
     """What trains on a page without a script of the repository, in words."""
     configurations: list[str] = field(default_factory=list)

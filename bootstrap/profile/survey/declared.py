@@ -43,8 +43,7 @@ _NOT_FOR_TRAINING = re.compile(r"dev|doc|test|lint|ci\b|mac|windows|win32|rocm|c
 class Declared(NamedTuple):
     file: str
     requirements: tuple[str, ...] = ()
-    python: str = ""
-    """A version of Python, or a range such as `>=3.10`."""
+    python: str = ""  # a version of Python, or a range such as `>=3.10`
     left_out: tuple[str, ...] = ()
     """Packages of conda that no Python package index is known to have."""
 
@@ -53,18 +52,15 @@ class Project(NamedTuple):
     """What the repository is as a package, by pyproject.toml and setup.py."""
 
     name: str = ""
-    has_dependencies: bool = False
-    """Whether uv or pip can take its dependencies."""
+    has_dependencies: bool = False  # whether uv or pip can take its dependencies
     python: str = ""
     dependencies: tuple[str, ...] = ()
     extras: dict[str, tuple[str, ...]] = {}  # noqa: RUF012 - never changed
     groups: dict[str, tuple[str, ...]] = {}  # noqa: RUF012
     scripts: dict[str, str] = {}  # noqa: RUF012
     """Commands that it is installed with, each with its entry point."""
-    is_built: bool = False
-    """Whether it can be installed as a package."""
-    needs_torch: bool = False
-    """Whether its build imports torch."""
+    is_built: bool = False  # whether it can be installed as a package
+    needs_torch: bool = False  # whether its build imports torch
 
 
 def requirement_files(root: Path) -> list[str]:
@@ -285,16 +281,14 @@ _SCHEMES = "|".join(kind.value for kind in UrlKind)
 _REQUIRED = rf"git\+((?:(?:{_SCHEMES})://[^\s\"'#;/]+/|[\w.-]+@[\w.-]+:)[^\s\"'#;]+?)(?:@([^\s\"'#;@]+))?(?=[\s\"'#;]|$)"
 _LOCKED_GIT = r'source = \{ git = "([^"?#]+)(?:\?[^"#]*)?#([0-9a-f]{40,64})" \}'
 _USER = r"(?<=^ssh://)[^/@]+@"
-COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
-"""A full commit id."""
+COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")  # a full commit id
 
 
 class GitDependency(NamedTuple):
     """A repository that an environment depends on, as an installer hands it to git."""
 
     address: str
-    ref: str = ""
-    """A commit, branch or tag; "" for the default branch."""
+    ref: str = ""  # a commit, branch or tag; "" for the default branch
 
     @property
     def is_pinned(self) -> bool:

@@ -19,12 +19,9 @@ _LAST_FOR = {
     "numpy": (((1, 20), "3.8"), ((1, 22), "3.10"), ((1, 25), "3.11")),
     "tensorflow": (((2, 1), "3.7"), ((2, 4), "3.8"), ((2, 7), "3.9"), ((2, 11), "3.10")),
 }
-_OLD_TIMM = (0, 3)
-"""The last release of timm that imports what torch has no more from 1.8.1 on."""
-_HAS_TORCHRUN = (1, 10)
-"""The first release of torch with `torchrun`."""
-_NEWER = (9, 0)
-"""Stands for a release that nothing bounds."""
+_OLD_TIMM = (0, 3)  # the last release of timm that imports what torch has no more from 1.8.1 on
+_HAS_TORCHRUN = (1, 10)  # the first release of torch with `torchrun`
+_NEWER = (9, 0)  # stands for a release that nothing bounds
 _ANY = 99
 _NUMPY_1 = (2, 2)
 """The last release of torch that is built for numpy 1; older Pythons have no newer one anyway."""
@@ -44,8 +41,7 @@ class _TrainingPage(NamedTuple):
     """What pages say, and where the training is among it."""
 
     said: commands.Said
-    own: commands.Install | None
-    """How the repository itself is installed."""
+    own: commands.Install | None  # how the repository itself is installed
     run: commands.ScriptCommand | None
 
     def trains(self, each: commands.Install) -> bool:
@@ -68,10 +64,8 @@ class Environment:
     lock: str | None = None
     requirements: tuple[str, ...] = ()
     why: str = ""
-    has_own: bool = False
-    """Whether the repository itself is installed."""
-    project: bool = False
-    """Whether the dependencies in pyproject.toml are installed."""
+    has_own: bool = False  # whether the repository itself is installed
+    project: bool = False  # whether the dependencies in pyproject.toml are installed
     python: Reasoned | None = None
     requires_python: str | None = None
     extras: tuple[Reasoned, ...] = ()
@@ -82,10 +76,8 @@ class Environment:
     conda: Reasoned | None = None
     """The file to build from conda's packages, if a Python package index does not have them all."""
     remarks: tuple[str, ...] = ()
-    unbounded: tuple[str, ...] = ()
-    """What is asked for in whichever newer release there is."""
-    lacks_torchrun: bool = False
-    """Whether torch is older than its program `torchrun`."""
+    unbounded: tuple[str, ...] = ()  # what is asked for in whichever newer release there is
+    lacks_torchrun: bool = False  # whether torch is older than its program `torchrun`
 
     @property
     def has_files(self) -> bool:

@@ -20,8 +20,7 @@ from bootstrap.profile.values import COMMAND, ENV_NAME, PACKAGE, REPO_PATH, fits
 _RESULTS = ("out", "outputs", "results", "checkpoints", "runs", "logs")
 # Packages that need a secret, and the variable from which they read it.
 _SECRETS = {"wandb": "WANDB_API_KEY", "huggingface-hub": "HF_TOKEN", "transformers": "HF_TOKEN"}
-_AMBIGUOUS = 15
-"""Scripts that score less than this below the best one are candidates too."""
+_AMBIGUOUS = 15  # scripts that score less than this below the best one are candidates too
 
 
 # Names of scripts that prepare data or a tokenizer for the training.
@@ -34,8 +33,7 @@ _CALLS = re.compile(
 _OF_USERS = re.compile(r"\b(?:custom|own)\b", re.IGNORECASE)
 _NAMED = 3
 _MOST_PREPARED = 5
-_A_LIST = 2
-"""Commands of one program with the same arguments: more are a list of what it can do."""
+_A_LIST = 2  # commands of one program with the same arguments: more are a list of what it can do
 GUESSED = "a guess: .gitignore names it"
 _TRACKED = re.compile(
     r"--report[_-]to[= ]'?(wandb|tensorboard)|^report_to: *(wandb|tensorboard)"
@@ -59,8 +57,7 @@ class Facts:
     url: str | None = None
     environment: Environment = field(default_factory=Environment)
     env: tuple[tuple[str, Reasoned], ...] = ()
-    system: tuple[Reasoned, ...] = ()
-    """Packages of the box's own package manager."""
+    system: tuple[Reasoned, ...] = ()  # packages of the box's own package manager
     prepare: tuple[Reasoned, ...] = ()
     command: Reasoned | None = None
     script: str | None = None
@@ -70,12 +67,9 @@ class Facts:
     """A script or notebook, and a package that it imports but nothing installs."""
     results: tuple[Reasoned, ...] = ()
     shared: tuple[Reasoned, ...] = ()
-    data: tuple[Reasoned, ...] = ()
-    """What the command reads and the repository lacks."""
-    data_told: tuple[str, ...] = ()
-    """Where pages tell which data to have."""
-    last_commit: str = ""
-    """Its date, for a repository without a lock."""
+    data: tuple[Reasoned, ...] = ()  # what the command reads and the repository lacks
+    data_told: tuple[str, ...] = ()  # where pages tell which data to have
+    last_commit: str = ""  # its date, for a repository without a lock
     secrets: tuple[Reasoned, ...] = ()
     remarks: tuple[str, ...] = field(default=())
 

@@ -19,8 +19,7 @@ from typing import NamedTuple
 from bootstrap.profile.survey import files
 from bootstrap.profile.survey.files import PACKAGES
 
-_LONGEST = 200
-"""Characters of a module's name that is looked for."""
+_LONGEST = 200  # characters of a module's name that is looked for
 _PROGRAM = re.compile(r"^if __name__ == [\"']__main__[\"']", re.MULTILINE)
 _DEFINES = re.compile(r"^(?:async )?(?:def|class) ", re.MULTILINE)
 # A line at the top level that does more than to define or import something.
@@ -76,8 +75,7 @@ _FOLDER_VARIABLE = re.compile(
     r"(\w*(?:BASE|LOG|OUT|OUTPUT|SAVE|CKPT|CHECKPOINT|RESULT|RUN)S?_?(?:DIR|PATH|FOLDER|ROOT))[\"']"
 )
 _MOST_READ = 12  # modules of the training, for an option that says where it writes
-LIKELY = 40
-"""The least score of a script that is taken for the training."""
+LIKELY = 40  # the least score of a script that is taken for the training
 
 
 class TrainingCandidate(NamedTuple):
@@ -88,16 +86,13 @@ class TrainingCandidate(NamedTuple):
 class Imported(NamedTuple):
     """What a script imports, directly and through modules of the repository."""
 
-    packages: dict[str, str]
-    """Packages, each with the file that imports it."""
+    packages: dict[str, str]  # packages, each with the file that imports it
     unknown: dict[str, str]
     """Modules whose package is not known, each with the file that imports it."""
     folders: tuple[str, ...]
     """Paths of folders in the repository, other than the script's own, that modules come from."""
-    files: tuple[str, ...] = ()
-    """The repository's own modules among them."""
-    absent: tuple[str, ...] = ()
-    """Submodules that it looks in, and that are not checked out."""
+    files: tuple[str, ...] = ()  # the repository's own modules among them
+    absent: tuple[str, ...] = ()  # submodules that it looks in, and that are not checked out
     asserted: Mapping[str, str] = MappingProxyType({})
     """Packages that the script wants in one version."""
 
