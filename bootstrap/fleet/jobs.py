@@ -115,10 +115,7 @@ def without_given_up(hosts: Sequence[str], ledger: Ledger) -> list[str]:
 
 
 def look_at_all(
-    sweep: Sweep,
-    hosts: Sequence[str],
-    ledger: Ledger,
-    ask: Callable[[str], BoxCapacity],
+    sweep: Sweep, hosts: Sequence[str], ledger: Ledger, ask: Callable[[str], BoxCapacity]
 ) -> SweepView:
     """Ask the boxes, and take what is known of others that were given cells of this sweep.
 
@@ -205,9 +202,7 @@ def take_out(options: BoxOptions, runs: Sequence[str]) -> None:
 
 
 def queue_runs(
-    request: SetupRequest,
-    screen: Screen,
-    wanted: Sequence[RunOptions],
+    request: SetupRequest, screen: Screen, wanted: Sequence[RunOptions]
 ) -> list[StartedRun]:
     """Queue runs on one box, in order. Raises as `start_run`, with what was not queued."""
     from bootstrap.setup.sequence import prepare, refuse_alone

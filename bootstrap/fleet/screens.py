@@ -330,12 +330,7 @@ class _JsonBoxes(BoxScreens):
 
 
 def make_box_screens(
-    hosts: Sequence[str],
-    screen: Screen,
-    *,
-    as_json: bool,
-    brief: bool,
-    streams: bool = False,
+    hosts: Sequence[str], screen: Screen, *, as_json: bool, brief: bool, streams: bool = False
 ) -> BoxScreens:
     """Make those that fit the output; `screen` gets what is shown of all boxes together.
 

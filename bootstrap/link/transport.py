@@ -141,10 +141,7 @@ class KeyAuth(AuthOnlyHandler):
     _accepted = False
 
     def send_auth_request(
-        self,
-        username: str,
-        method: str,
-        finish_message: Callable[[Message], None] | None = None,
+        self, username: str, method: str, finish_message: Callable[[Message], None] | None = None
     ) -> list[str]:
         """Send the request as paramiko does, but create the event for the answer first.
 

@@ -453,9 +453,7 @@ def _within_time(request: Callable[[], T]) -> T:
 def too_many(provider: str) -> UnreachableError:
     """Return the error for a list without an end: a part of it would leave boxes out."""
     return UnreachableError(
-        "its list of boxes has no end.",
-        where=provider,
-        hint="Look at the provider's own page.",
+        "its list of boxes has no end.", where=provider, hint="Look at the provider's own page."
     )
 
 

@@ -83,10 +83,7 @@ def template_of(
         **{"sourceAddressPrefix": "*", "sourcePortRange": "*"},
         **{"destinationAddressPrefix": "*", "destinationPortRange": "22"},
     }
-    address = {
-        "id": ids["publicIPAddresses"],
-        "properties": {"deleteOption": "Delete"},
-    }
+    address = {"id": ids["publicIPAddresses"], "properties": {"deleteOption": "Delete"}}
     made = [
         one(
             "Microsoft.Network/networkSecurityGroups",

@@ -153,8 +153,7 @@ class GoogleCloud(CloudAccount):
     title = "Google Cloud"
     shares_network = True
     keys = GoogleKeys(
-        "GOOGLE_APPLICATION_CREDENTIALS",
-        ("~/.config/gcloud/application_default_credentials.json",),
+        "GOOGLE_APPLICATION_CREDENTIALS", ("~/.config/gcloud/application_default_credentials.json",)
     )
     address = "https://compute.googleapis.com"
     is_ambient = True

@@ -20,11 +20,7 @@ from bootstrap.shell import Value, bare_shell, functions, harmless, shell_part
 
 
 def render_carrier(
-    profile: Profile,
-    source: Source,
-    *,
-    leave: tuple[str, ...] = (),
-    bare: bool = False,
+    profile: Profile, source: Source, *, leave: tuple[str, ...] = (), bare: bool = False
 ) -> str:
     """Return a script that sets up the box it runs on.
 

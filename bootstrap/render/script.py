@@ -24,15 +24,7 @@ from bootstrap.profile import values
 from bootstrap.profile.load import public_keys
 from bootstrap.profile.schema import Profile, Python, SentItem, as_row
 from bootstrap.repo.urls import without_user_info
-from bootstrap.shell import (
-    Value,
-    bare_shell,
-    functions,
-    harmless,
-    known_hosts,
-    quote,
-    shell_part,
-)
+from bootstrap.shell import Value, bare_shell, functions, harmless, known_hosts, quote, shell_part
 from bootstrap.text.sizes import seconds_of
 from bootstrap.value import dataclass
 
@@ -387,8 +379,7 @@ def render_recipe(
     groups += [(step.does, step.name, values[step.name]) for step in steps]
     groups += [("for what may be asked for later", "", values["late"])] * bool(values["late"])
     return render_text(
-        "recipe.j2",
-        {"profile_name": harmless(profile_name), "program": program, "groups": groups},
+        "recipe.j2", {"profile_name": harmless(profile_name), "program": program, "groups": groups}
     )
 
 

@@ -41,13 +41,7 @@ from bootstrap.renting.rental_check import (
     left_alone,
     look_for,
 )
-from bootstrap.renting.start import (
-    LOOK_S,
-    Arrival,
-    NeverUpError,
-    RentingClock,
-    answers_ssh,
-)
+from bootstrap.renting.start import LOOK_S, Arrival, NeverUpError, RentingClock, answers_ssh
 from bootstrap.renting.teardown import put_aside
 from bootstrap.text.sizes import dollars, duration
 from bootstrap.ui.screen import Reporter

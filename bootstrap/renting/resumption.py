@@ -19,13 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from bootstrap.boxes.at_home import RunAtHome, all_kept, note_seen, order, seen_on
 from bootstrap.boxes.login import BoxLogin
-from bootstrap.errors import (
-    BoxstrapError,
-    BusyError,
-    NoSuchRunError,
-    NotSafeError,
-    UsageError,
-)
+from bootstrap.errors import BoxstrapError, BusyError, NoSuchRunError, NotSafeError, UsageError
 from bootstrap.link.record import KnownBox, all_boxes, ended_boxes
 from bootstrap.link.target import BoxOptions
 from bootstrap.profile.consent import load_profile

@@ -536,11 +536,7 @@ _HINTS = {
 
 
 def _say_safe(
-    screen: Screen,
-    name: str,
-    own: OwnBox | str,
-    lost: Sequence[Loss],
-    held: Sequence[RentedBox],
+    screen: Screen, name: str, own: OwnBox | str, lost: Sequence[Loss], held: Sequence[RentedBox]
 ) -> None:
     what = f"not be destroyed: {own}" if isinstance(own, str) else f"be destroyed: {own.box.host}"
     if held:

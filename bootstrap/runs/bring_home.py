@@ -70,12 +70,7 @@ _PAGE_S = 60.0  # seconds that making a page may take
 _LONGEST = 40
 
 
-def bring_home(
-    box: BoxLogin,
-    run: Run,
-    most: int,
-    to: Path | None = None,
-) -> RunAtHome:
+def bring_home(box: BoxLogin, run: Run, most: int, to: Path | None = None) -> RunAtHome:
     """Bring what is not here yet of the run's log and record, and return what is here.
 
     `most`: the most bytes of its log; of a longer one the newest part comes. Raises NotSafeError

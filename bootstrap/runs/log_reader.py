@@ -213,9 +213,7 @@ def together(readers: Sequence[AnyReader], *, follow: bool) -> Iterator[tuple[in
 
 
 def _read_into(
-    pieces: queue.Queue[tuple[int, bytes | BaseException]],
-    at: int,
-    reader: AnyReader,
+    pieces: queue.Queue[tuple[int, bytes | BaseException]], at: int, reader: AnyReader
 ) -> None:
     try:
         for piece in reader.as_it_grows():

@@ -255,12 +255,7 @@ def _at_home(options: BoxOptions, found: Sequence[RunAtHome], screen: Screen) ->
 
 
 def _show(
-    logs: _Logs,
-    screen: Screen,
-    wish: LogOptions,
-    *,
-    as_json: bool,
-    to: BinaryIO | None,
+    logs: _Logs, screen: Screen, wish: LogOptions, *, as_json: bool, to: BinaryIO | None
 ) -> None:
     readers, price = logs.readers, logs.price
     since, until = (None if ago is None else logs.now - ago for ago in _checked(wish))

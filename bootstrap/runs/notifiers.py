@@ -50,12 +50,7 @@ def ring() -> None:
 
 
 def notify(  # noqa: PLR0913, PLR0917 - what is told, to whom
-    notifiers: dict[str, str],
-    run: Run,
-    box: str,
-    kind: str,
-    text: str,
-    warn: Callable[[str], None],
+    notifiers: dict[str, str], run: Run, box: str, kind: str, text: str, warn: Callable[[str], None]
 ) -> None:
     """Run the commands in the home folder, and post to the addresses; a failure is only a warning.
 

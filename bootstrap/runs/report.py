@@ -100,8 +100,7 @@ def _write(text: str, file: Path, *, is_given: bool) -> None:
 
 def _say(screen: Screen, run: Run, file: Path) -> None:
     screen.result(
-        {"report": str(file), "run": run},
-        f"{called(run.name)} {run.outcome()}\nreport: {file}",
+        {"report": str(file), "run": run}, f"{called(run.name)} {run.outcome()}\nreport: {file}"
     )
 
 

@@ -173,11 +173,7 @@ class _Listener:
 
 
 def _await_end(
-    box: BoxLogin,
-    run: Run,
-    screen: Screen,
-    tell: Callable[[str, Run], None],
-    listener: _Listener,
+    box: BoxLogin, run: Run, screen: Screen, tell: Callable[[str, Run], None], listener: _Listener
 ) -> Run:
     """Wait, and return the run as it ended. Raises NoAnswer for nonsense, and as `reconnect`."""
     query = build_query("wait", workdir=box.workdir, repo_key=run.repo_key, name=run.name)

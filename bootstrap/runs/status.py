@@ -88,11 +88,7 @@ _NEXT = {
 
 
 def run_lines(
-    rows: Sequence[RunStatus],
-    now: int,
-    *,
-    width: int | None = None,
-    own: str = "",
+    rows: Sequence[RunStatus], now: int, *, width: int | None = None, own: str = ""
 ) -> list[str]:
     """Newest first; with the log's end for the newest failed run, a sentence for other failed ones.
 

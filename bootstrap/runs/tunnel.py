@@ -311,9 +311,7 @@ def open_tunnels(
             )
         if not box.link.ask(forwards):
             raise BoxLacksError(
-                "its sshd does not allow port forwarding.",
-                where=box.label,
-                hint=_FORBIDDEN_HINT,
+                "its sshd does not allow port forwarding.", where=box.label, hint=_FORBIDDEN_HINT
             )
         _Window(box, screen, wish, as_json=as_json).hold(wished)
 

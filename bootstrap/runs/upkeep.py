@@ -81,10 +81,7 @@ def show_lease(
         lines = [f"extended by {duration(added)}{money}", *lines]
     if box.known.ends:
         lines.append(f"it ends {_until(box.known.ends)} by its own limit, which nothing moves")
-    screen.result(
-        {"box": name, "lease": lease},
-        "\n".join(f"{name}: {line}" for line in lines),
-    )
+    screen.result({"box": name, "lease": lease}, "\n".join(f"{name}: {line}" for line in lines))
 
 
 def _note(box: BoxLogin, word: str, added: int) -> None:

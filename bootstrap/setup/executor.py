@@ -8,13 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from bootstrap.errors import (
-    BoxstrapError,
-    BusyError,
-    StepFailedError,
-    UnreachableError,
-    UsageError,
-)
+from bootstrap.errors import BoxstrapError, BusyError, StepFailedError, UnreachableError, UsageError
 from bootstrap.event_codes import Code, edited_there, explain
 from bootstrap.events import Event
 from bootstrap.link.wire import LinkLost
@@ -143,11 +137,7 @@ class SetupSenders:
 
         if once.is_shared:
             once.get("cost of data", tell)
-        return DataSender(
-            **self._about,
-            items=self._payload.data,
-            progress=self._tell_push,
-        )
+        return DataSender(**self._about, items=self._payload.data, progress=self._tell_push)
 
     def _address_sender(self) -> Sender:
         """Make the sender for addresses of data in buckets, which are missing or expired."""
@@ -156,10 +146,7 @@ class SetupSenders:
         data = enumerate(self._payload.profile.data)
         addresses = {n: each.source for n, each in data if each.place == "bucket"}
         self._in_buckets = self._in_buckets or BucketItems(addresses)
-        return AddressSender(
-            **self._about,
-            items=self._in_buckets,
-        )
+        return AddressSender(**self._about, items=self._in_buckets)
 
     def _tell_objects(self, done: int, total: int, sent: int) -> None:
         if self._is_time(done, total):
