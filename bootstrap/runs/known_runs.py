@@ -318,14 +318,30 @@ def kept_instead(
         what = f"which box? Runs that are meant came home from {len(boxes)}:{listed}"
         raise UsageError(what, hint="Name one of them; boxstrap runs lists them.") from None
     if isinstance(error, UnreachableError):
+        newest = next((one for one in _known(options) if one.run.has_begun), chosen[0])
+        if not names and newest.id != chosen[0].id:
+            older, there = chosen[0].run.name, f"{newest.run.name} is the newest run known"
+            error.hint += (
+                f"\n{there}, and is not at home; an older one: --run {chosen[0].box}/{older}"
+            )
+            raise error
         screen.warn(error.text())
     return chosen
+
+
+def _known(options: BoxOptions) -> list[RunAtHome]:
+    """Return the runs that may be meant, wherever they are, the newest first."""
+    found = _merged([*all_boxes(), *ended_boxes()]).values()
+    return _meant(options, sorted(found, key=order, reverse=True))
 
 
 def _of_this_repository(options: BoxOptions, *, is_unreachable: bool) -> list[RunAtHome]:
     known = {(box.name, box.created) for box in all_boxes()}
     found = [one for one in all_kept() if is_unreachable or (one.box, one.created) not in known]
-    found = [one for one in found if one.place]
+    return _meant(options, [one for one in found if one.place])
+
+
+def _meant(options: BoxOptions, found: Iterable[RunAtHome]) -> list[RunAtHome]:
     if options.host is not None:
         return [one for one in found if options.host in (one.box, one.host)]
     return kept_of_repository(found, options.repository[0], [*all_boxes(), *ended_boxes()])

@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 from bootstrap.boxes.at_home import LogPart, RunAtHome
 from bootstrap.boxes.login import BoxLogin
-from bootstrap.errors import TrainingFailedError, UsageError
+from bootstrap.errors import TrainingFailedError, UnreachableError, UsageError
 from bootstrap.link.target import BoxOptions
 from bootstrap.onbox.redact import Redactor, RedactStream
 from bootstrap.plan import NAMES
@@ -233,6 +233,14 @@ def show_log(
             box.expect(max((reader.run.log_bytes for reader in readers if reader.run), default=0))
             logs = _Logs(readers, box.state.time, box.known.price, box.redactor, box.repository)
         _show(logs, screen, wish, as_json=as_json, to=to)
+    live = [one for one in found if one.run.goes_on] if isinstance(found, list) else []
+    if live and wish.follow:
+        raise UnreachableError(
+            f"{called(live[0].run.name)} went on when its box was last seen: only the part of its "
+            "log that is at home was shown.",
+            where=live[0].box,
+            hint=f"Its end, across lost links: boxstrap wait --host {live[0].box}",
+        )
 
 
 @dataclass

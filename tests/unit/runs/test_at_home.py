@@ -176,6 +176,33 @@ def test_a_log_part_that_the_box_dropped_takes_no_disk_at_home_and_is_reported(
     assert kept.out.endswith(shown.out)
 
 
+def test_an_older_run_is_never_shown_for_the_newest_whose_box_is_out_of_reach(there: There) -> None:
+    there.write(b"step 1\n", **ENDED)
+    there.pull()
+    newer = there.run.with_name("train-2")
+    shutil.copytree(there.run, newer)
+    for file in ("exit", "ended"):
+        (newer / file).unlink(missing_ok=True)
+    (newer / "pid").write_text(f"{identity(os.getpid())}\n")
+    (newer / "started").write_text("1800000000\n")
+    there.do("status").must(0)
+    there.box.kill_sshd()
+    for task in ("logs", "report"):
+        refused = there.do(task).must(3)
+        assert "train-2 is the newest run known, and is not at home" in refused.err
+        assert refused.out == ""
+    assert there.do("logs", "--run", "train-1").must(0).out == "step 1\n"
+
+
+def test_following_a_live_run_from_home_ends_as_its_box_is_out_of_reach(there: There) -> None:
+    there.write(b"step 1\n", pid=f"{identity(os.getpid())}\n", exit=None, ended=None)
+    there.pull()
+    there.box.kill_sshd()
+    followed = there.do("logs", "-f").must(3)
+    assert followed.out == "step 1\n"
+    assert "train-1 went on when its box was last seen" in followed.err
+
+
 def test_logs_since_a_time_begin_at_the_same_line_at_home_as_on_the_box(there: There) -> None:
     log = b"".join(b"line %05d\n" % at for at in range(3000))
     times = "".join(f"{1700000000 + at} {at * 1100}\n" for at in range(10, 31))
