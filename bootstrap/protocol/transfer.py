@@ -185,6 +185,9 @@ WAITS = ("young", CLOSED, "held", "checkpoint")  # why a file on a box is not co
 LEFT = ("outside", "dead", "stray", "special", "unreadable", "name", "missing", "many")
 LOST = ("by", "changed", "gone")
 KINDS = ("own", "kept", "after")
+_WHY = ("", *WAITS)
+_ROWS = [[str] * 4 + [int] * 5, [str] * 4 + [int] * 5 + [str]]
+"""Types in the description of a file, and of a link."""
 MOST_LET_GO = 1000
 _LONGEST_PATH = 8192
 _MOST_TEXT = 32 * 1024 * 1024  # characters in all paths together
@@ -249,6 +252,7 @@ class GivenFile(NamedTuple):
 
     problem: str
     sha256: str
+    piece: bytes = b""  # its last bytes: a small file comes with its end
 
 
 class BegunFile(NamedTuple):
@@ -326,15 +330,13 @@ class BoxResults:
         return replace(look, files=dict(look.files))
 
     def _file(self, row: object) -> BoxFile:
-        match row:
-            case [str(path), str(why), str(checkpoint), str(kind), *state] if (
-                why in ("", *WAITS) and kind in KINDS
-            ):
-                to = str(state.pop()) if state and isinstance(state[-1], str) else ""
-                file = BoxFile(path, why, checkpoint, _numbers(state), kind, to)
-                self._text += _text_in(file)
-                if file.state and max(len(path), len(checkpoint), len(to)) <= _LONGEST_PATH:
-                    return file
+        if isinstance(row, list) and [*map(type, row)] in _ROWS:
+            path, why, checkpoint, kind, *state = row[:9]
+            file = BoxFile(path, why, checkpoint, _numbers(state), kind, *row[9:])
+            self._text += _text_in(file)
+            is_short = max(len(path), len(checkpoint), len(file.to)) <= _LONGEST_PATH
+            if file.state and is_short and why in _WHY and kind in KINDS:
+                return file
         raise self._nonsense("its description of a file is invalid")
 
     def _leave(self, look: BoxLook, row: object) -> None:
@@ -353,23 +355,23 @@ class BoxResults:
     def get(
         self, wanted: Sequence[WantedFile]
     ) -> Iterator[tuple[WantedFile, bytes | BegunFile | GivenFile]]:
-        """Yield for each file in turn: an optional BegunFile, its pieces, and a GivenFile.
+        """Yield for each file in turn: an optional BegunFile, its pieces, and a GivenFile, which
+        has the last of them.
 
         Raises as `Transfer.run`, and NoAnswer if the box gives something else than was asked for.
         """
         frames = iter(self._transfer.run(self._requests(wanted)))
         for number, one in enumerate(wanted):
             for header, body in frames:
-                if header and header.get("i") != number:
-                    raise self._nonsense("it gives a file that it was not asked for")
-                if "begun" in header:
-                    yield one, BegunFile(number_of(header, "begun"), text_of(header, "sha256"))
-                    continue
-                if body:
+                if not header:
                     yield one, body
-                if header:
-                    yield one, _given(header, one.file)
+                    continue
+                if header.get("i") != number:
+                    raise self._nonsense("it gives a file that it was not asked for")
+                if "begun" not in header:
+                    yield one, _given(header, one.file, body)
                     break
+                yield one, BegunFile(number_of(header, "begun"), text_of(header, "sha256"))
             else:
                 raise self._nonsense("it does not give all that it was asked for")
         for _ in frames:
@@ -398,21 +400,20 @@ def _text_in(file: BoxFile) -> int:
     return len(file.path) + len(file.checkpoint) + len(file.to)
 
 
-def _given(header: Mapping[str, Any], file: BoxFile) -> GivenFile:
-    problem = text_of(header, "problem")
-    if problem:
+def _given(header: Mapping[str, Any], file: BoxFile, piece: bytes) -> GivenFile:
+    if problem := text_of(header, "problem"):
         return GivenFile("absent" if problem in ("absent", "kind") else "unread", "")
     now = header.get("now")
-    same = header.get("before", now) == now and header.get("read") == file.size
-    match now:
-        # Don't compare inodes: on some file systems an open file has another number. A copy
-        # has the file's time of change, and a ctime of its own.
-        case [kind, size, modified, _, changed]:
-            own = (size, modified) if file.kind == "kept" else (size, modified, changed)
-            same = same and kind == "file" and own == file.state[2 : 2 + len(own)]
-        case _:
-            same = False
-    return GivenFile("" if same else "changed", text_of(header, "sha256"))
+    # Don't compare inodes: on some file systems an open file has another number. A copy has the
+    # file's time of change, and a ctime of its own.
+    same = (
+        isinstance(now, list)
+        and now[:3] == ["file", *file.state[2:4]]
+        and (file.kind == "kept" or now[4:] == [file.state[4]])
+        and header.get("before", now) == now
+        and header.get("read") == file.size
+    )
+    return GivenFile("" if same else "changed", text_of(header, "sha256"), piece)
 
 
 def _numbers(state: Sequence[Any]) -> tuple[int, ...]:

@@ -65,6 +65,8 @@ _IDLE_LOOKS = 4
 """Looks without a new file, after which files that are constantly written to are given up."""
 _SETTLED = frozenset({"held", "checkpoint"})
 """Reasons for an incomplete file that a short wait does not change."""
+_FRESH_S = 10.0
+"""Seconds from a round's begin, for which files that it saw here count as still there."""
 _ANSWER_S = 60.0
 _LONGEST = 400
 
@@ -357,7 +359,9 @@ class _Pull:
     def _manifest(self, done: PullRound) -> Manifest:
         run, source = self._run, self._source
         assert source is not None  # noqa: S101 - the round is from this source
-        files = {path: one for path, one in self._record.files.items() if self._is_here(one)}
+        # What this round has just found or put there is not looked at a second time.
+        seen = done.home | done.landed if time.monotonic() - done.began < _FRESH_S else ()
+        files = {p: f for p, f in self._record.files.items() if p in seen or self._is_here(f)}
         files.pop(MANIFEST, None)
         without = done.look.without
         files = {p: one for p, one in files.items() if not any(is_meant(w, p) for w in without)}
@@ -406,21 +410,15 @@ class _Pull:
     def _land_manifest(self, manifest: Manifest) -> None:
         """Raises OSError, except for a full disk, which is reported with the missing files."""
         record, text = self._record, manifest.text().encode()
-        known = record.files.get(MANIFEST)
-        if known and known.sha256 == hashlib.sha256(text).hexdigest() and self._is_here(known):
+        known, digest = record.files.get(MANIFEST), hashlib.sha256(text).hexdigest()
+        if known and known.sha256 == digest and self._is_here(known):
             return
         partial = self._landing.partial(MANIFEST, (), len(text))
         try:
             partial.restart()
             partial.write(text)
-            partial.finish(time.time_ns())
-            digest = partial.sha256
-            place = self._landing.land(
-                MANIFEST,
-                partial,
-                lambda at: record.ours(MANIFEST, at),
-                lambda at: record.will_replace(MANIFEST, digest, at),
-            )
+            partial.finish(digest, time.time_ns())
+            place = self._landing.land(MANIFEST, partial, record.ours, record.will_replace)
             home = self._landing.look(place)
             if home is not None:
                 record.add(MANIFEST, PulledFile((), digest, place, home))

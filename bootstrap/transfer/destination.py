@@ -181,15 +181,21 @@ class PartialFile:
         while rest:
             rest = rest[os.write(self._file, rest) :]
 
-    def finish(self, modified: int) -> None:
-        """Set its time and close it, once all of it is here. Raises OSError."""
+    def finish(self, sha256: str, modified: int) -> bool:
+        """Set its time and close it, if all of it is here; else discard what is here of it, and
+        return False. Raises OSError."""
+        whole = self._digest.hexdigest()
+        if (self.at, whole) != (self.size, sha256):
+            self.restart()
+            return False
         with contextlib.suppress(OSError, OverflowError, ValueError):  # a box may name any time
             os.utime(self._file, ns=(modified, modified))
         if self.size > _SYNCED:
             os.fsync(self._file)
-        self._whole = self._digest.hexdigest()
+        self._whole = whole
         self._digest = _EMPTY  # many may be waiting, and this takes most of the memory of each
         self.close()
+        return True
 
     def close(self) -> None:
         """Close the file; what is here of it stays."""
@@ -419,13 +425,14 @@ class Destination(LocalFolder):
         self,
         path: str,
         partial: PartialFile | PartialLink,
-        ours: Callable[[str], Collection[str]],
-        replaces: Callable[[str], None],
+        ours: Callable[[str, str], Collection[str]],
+        replaces: Callable[[str, str, str], None],
     ) -> str:
         """Give a complete file its name; return the path below this folder that it got.
 
-        `ours(path)`: digests of what pulls of this run put there. Only that is replaced, and
-        `replaces` is called before. Else it gets another name. Raises OSError, NotSafeError.
+        `ours(path, name)`: digests of what pulls of this run put there for it. Only that is
+        replaced, and `replaces(path, digest, name)` is called before. Else it gets another name.
+        Raises OSError, NotSafeError.
         """
         for name in self._names(path):
             folder, last = self._folder_of(name)
@@ -435,8 +442,8 @@ class Destination(LocalFolder):
             if content == partial.sha256:
                 os.unlink(partial.name, dir_fd=self._parts)
                 return name
-            if content and content in ours(name):
-                replaces(name)
+            if content and content in ours(path, name):
+                replaces(path, partial.sha256, name)
                 os.rename(partial.name, last, src_dir_fd=self._parts, dst_dir_fd=folder)
                 return name
         raise NotSafeError(

@@ -104,7 +104,7 @@ class ResultReceiver:
         try:
             for (file, at), item in came:
                 try:
-                    ended = self._take(file, at, item)
+                    self._take(file, at, item)
                 except TooLong:
                     raise NotSafeError(
                         f"the box sends more of {shown(file.path)} than the {size(file.size)} "
@@ -113,8 +113,7 @@ class ResultReceiver:
                     ) from None
                 except OSError as error:
                     self._problem = file_error(error)
-                    ended = isinstance(item, GivenFile)
-                if ended:
+                if isinstance(item, GivenFile):
                     yield file, self._problem or self._opened(file, 0)
                     self._let_go()
         finally:
@@ -133,33 +132,24 @@ class ResultReceiver:
                 self._partial.restart()
         return self._partial
 
-    def _take(self, file: BoxFile, at: int, item: bytes | BegunFile | GivenFile) -> bool:
-        """Take an item; return whether it was the last of this file. Raises OSError, TooLong."""
-        if isinstance(item, GivenFile):
-            self._problem = self._problem or self._finish(file, at, item)
-            return True
+    def _take(self, file: BoxFile, at: int, item: bytes | BegunFile | GivenFile) -> None:
+        """Take an item. Raises OSError, TooLong."""
+        if not self._problem and isinstance(item, GivenFile):
+            self._problem = item.problem
         if self._problem:
-            return False
+            return
         partial = self._opened(file, at)
         if isinstance(item, BegunFile):
             if item != (partial.at, partial.sha256):
                 partial.restart()  # the next round gets it from its start
                 self._problem = "changed"
-        else:
-            partial.write(item)
-            self._tell(len(item))
-        return False
-
-    def _finish(self, file: BoxFile, at: int, given: GivenFile) -> str:
-        """Finish the file; return why it is not complete, or "". Raises OSError."""
-        if given.problem:
-            return given.problem
-        partial = self._opened(file, at)
-        if (partial.at, partial.sha256) != (file.size, given.sha256):
-            partial.restart()
-            return "damaged"
-        partial.finish(file.modified)
-        return ""
+            return
+        piece = item.piece if isinstance(item, GivenFile) else item
+        if piece:
+            partial.write(piece)
+            self._tell(len(piece))
+        if isinstance(item, GivenFile) and not partial.finish(item.sha256, file.modified):
+            self._problem = "damaged"
 
 
 _EVERY_S = 0.1
@@ -230,6 +220,9 @@ class PullRound:
     """What is not here, and why: in words, or a key of `REASONS`."""
     stuck: frozenset[str] = frozenset()
     """Those of them that no other pull brings either, unless something changes on the box."""
+    home: frozenset[str] = frozenset()
+    """Files that were here when it began."""
+    began: float = float("-inf")
 
     def may_come(self, path: str) -> bool:
         """Whether this file may still come."""
@@ -291,14 +284,16 @@ class Puller:
         young = [(file.path, file.state) for file in look.files.values() if file.why]
         now = time.monotonic()
         self._seen = {one: self._seen.get(one, now) for one in young}
-        done = PullRound(look, missing={p: w for p, w in look.left.items() if w not in NOTHING})
+        missing = {p: w for p, w in look.left.items() if w not in NOTHING}
+        done = PullRound(look, missing=missing, began=now)
         refused = self._refused(look.files)
         done.missing.update(refused)
         done.missing.update(self._lost(look))
         done.stuck = frozenset(done.missing)
         files = [file for path, file in look.files.items() if path not in refused]
         self._check_size(files)
-        wanted = [file for file in files if not self.is_home(file)]
+        done.home = frozenset(file.path for file in files if self.is_home(file))
+        wanted = [file for file in files if file.path not in done.home]
         done.missing.update({file.path: file.why or "later" for file in wanted})
         taken = chosen(wanted, at_once)
         self._landing.forget_others([(file.path, file.state) for file in wanted])
@@ -479,12 +474,7 @@ class Puller:
         """Give a file its name and record it. Raises NoRoom."""
         path, record = file.path, self._record
         try:
-            place = self._landing.land(
-                path,
-                partial,
-                lambda place: record.ours(path, place),
-                lambda place: record.will_replace(path, partial.sha256, place),
-            )
+            place = self._landing.land(path, partial, record.ours, record.will_replace)
             home = self._landing.look(place, file.to)
             if home is None:
                 return

@@ -37,8 +37,8 @@ def landing(home: Path) -> Iterator[Destination]:
 def land(landing: Destination, path: str, text: str, ours: tuple[str, ...] = ()) -> str:
     partial = landing.partial(path, STATE, len(text))
     partial.write(text.encode())
-    partial.finish(5_000_000_000)
-    return landing.land(path, partial, lambda _: ours, lambda _: None)
+    assert partial.finish(partial.sha256, 5_000_000_000)
+    return landing.land(path, partial, lambda *_: ours, lambda *_: None)
 
 
 def digest_of(landing: Destination, path: str) -> tuple[str, ...]:
@@ -52,8 +52,8 @@ def test_a_pulled_file_gets_its_name_only_when_it_is_complete(landing: Destinati
     partial.write(b"cd")
     with pytest.raises(TooLong):
         partial.write(b"e")
-    partial.finish(5_000_000_000)
-    assert landing.land("out/a", partial, lambda _: (), lambda _: None) == "out/a"
+    assert partial.finish(partial.sha256, 5_000_000_000)
+    assert landing.land("out/a", partial, lambda *_: (), lambda *_: None) == "out/a"
     file = landing.place / "out/a"
     assert (file.read_text(), file.stat().st_mtime, file.stat().st_nlink) == ("abcd", 5, 1)
 
@@ -68,7 +68,7 @@ def test_a_partial_pulled_file_is_continued_and_a_landed_one_never_written_to(
     assert landing.begun("a", STATE, 1) == 0
     partial = landing.partial("a", STATE, 4)
     partial.write(b"cd")
-    partial.finish(0)
+    assert partial.finish(partial.sha256, 0)
     # A kill between linking the final name and removing the partial one leaves both.
     os.link(landing.place / PARTS / partial.name, landing.place / "a")
     assert landing.begun("a", STATE, 4) == 0
