@@ -21,7 +21,7 @@ make_conda_environment() {
 
 # The box's settings decide where these tools come from, as for boxstrap's own.
 run_conda() {
-  local tool tools=() word first second
+  local tool tools=()
   for tool in "${CONDA_TOOLS[@]}"; do tools+=(--with "$tool"); done
   (
     follow_the_box_alone
@@ -29,12 +29,7 @@ run_conda() {
     run_uv run --quiet --isolated --no-project --python-preference system --python '>=3.10' "${tools[@]}" -- \
       python -I -B "$ONBOX" conda.environment "$REPO_DIR/$CONDA" "$VENV_DIR" "$WORKDIR/.boxstrap/cache/conda" \
       "$SETUP_DIR/of_pip" "$PYTHON_VERSION"
-  ) 2>&1 | while read -r word first second; do
-    case $word in
-      progress) emit progress "done=$first" "total=$second" unit=bytes ;;
-      *) printf '%s\n' "$word $first $second" ;;
-    esac
-  done
+  ) | report
   return "${PIPESTATUS[0]}"
 }
 

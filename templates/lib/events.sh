@@ -4,6 +4,18 @@
 # emit EVENT [KEY=VALUE...]: called in a step.
 emit() { printf '%s %s\n' "$STEP" "$*" >&3; }
 
+# report: passes on what a program of ours prints for a step: events, `code CODE`, and lines for the log.
+report() {
+  local line
+  while IFS= read -r line; do
+    case $line in
+      'progress '* | 'warn '* | 'wait '* | 'note '*) emit "$line" ;;
+      'code '*) printf '%s\n' "${line#code }" >"$STEP_CODE" ;;
+      *) printf '%s\n' "$line" ;;
+    esac
+  done
+}
+
 # write_event STEP EVENT [KEY=VALUE...]: numbers stay bare, but for versions; everything else is a word of the vocabulary.
 write_event() {
   local line pair value

@@ -37,8 +37,6 @@ fits_after() {
 
 # Says which libraries modules of the environment need, and the box lacks.
 report_lacking() {
-  local site code
-  for site in "$VENV_DIR"/lib/python*/site-packages; do
-    "$BOX_HOME/agent/bin/python" -I -S -B "$ONBOX" python.lacking "$site"
-  done | while read -r code; do emit warn "code=$code"; done
+  local site
+  for site in "$VENV_DIR"/lib/python*/site-packages; do onbox python.lacking "$site"; done | report
 }

@@ -13,12 +13,15 @@ find_image() {
 
 reuse() { "$BOX_HOME/agent/bin/python" -I -B "$ONBOX" python.reuse "$@" 3>&- 9>&-; }
 
-# reuse_image NOTE: copies into the environment that was just made. uv says of a shadow what it would keep.
+# reuse_image NOTE: copies into the environment that was just made; NOTE says what, for a profile that says `never` later.
+# uv says of a shadow what it would keep.
 reuse_image() {
   local shadow=$SETUP_DIR/shadow
   [ -s "$SETUP_DIR/image_path" ] || return 0
   reuse shadow "$BOX_HOME/gpu.json" "$VENV_DIR" "$SETUP_DIR/images" "$shadow" "$TORCH_BACKEND" || return 0
-  if (would_install "$shadow") >"$SETUP_DIR/kept" 2>&1; then copy_packages "$1"; fi
+  if (would_install "$shadow") >"$SETUP_DIR/kept" 2>&1; then
+    reuse copy "$BOX_HOME/gpu.json" "$VENV_DIR" "$SETUP_DIR/images" "$SETUP_DIR/kept" "$1" | report || :
+  fi
   rm -rf -- "$shadow"
 }
 
@@ -26,20 +29,4 @@ reuse_image() {
 would_install() {
   local arguments=() VENV_DIR=$1
   find_arguments && run_uv "${arguments[@]}" --exact --dry-run
-}
-
-# copy_packages NOTE: notes what was reused, for a profile that says `never` later.
-copy_packages() {
-  local word first second third note=$1
-  reuse copy "$BOX_HOME/gpu.json" "$VENV_DIR" "$SETUP_DIR/images" "$SETUP_DIR/kept" |
-    while read -r word first second third; do
-      case $word in
-        progress) emit progress "done=$first" "total=$second" unit=bytes ;;
-        reused)
-          write_file "$note" 600 "$first $second $third"$'\n'
-          emit note code=image-reused "count=$first" "have=$second" "secs=$third"
-          ;;
-        *) printf '%s\n' "$word $first $second $third" ;;
-      esac
-    done || :
 }

@@ -10,12 +10,12 @@ apply_data() {
   local asked
   case ",$REDO," in *,data,*) fetch_data again ;; esac
   asked=$(fetch_data asks) || {
-    report_data <<<"$asked"
+    report <<<"$asked"
     exit 1
   }
   keep_data_untracked
   case $asked in *'local '*) ask_for_data "$asked" ;; esac
-  fetch_data fetch | report_data
+  fetch_data fetch | report
   [ "${PIPESTATUS[0]}" -eq 0 ] || exit 1
   case $asked in *'local '*)
     await_data
@@ -35,19 +35,6 @@ fetch_data() {
     exec env CLIENT_SENDS="${CLIENT_SENDS-}" "$BOX_HOME/agent/bin/python" -I -B \
       "$ONBOX" data.fetch "$1" "$BOX_HOME" "$REPO_DIR" "${SETUP_DIR-}" < <(printf %s "$DATA") 3>&- 9>&-
   )
-}
-
-report_data() {
-  local word first second
-  while read -r word first second; do
-    case $word in
-      # While data is also being sent, the sender's progress is shown.
-      progress) { [ -e "$SETUP_DIR/data.waits" ] && [ ! -e "$SETUP_DIR/data.sent" ]; } || emit progress "done=$first" ${second:+"total=$second"} unit=bytes ;;
-      warn | wait) emit "$word" "code=$first" ;;
-      code) printf '%s\n' "$first${second:+ $second}" >"$STEP_CODE" ;;
-      *) printf '%s\n' "$word $first $second" ;;
-    esac
-  done
 }
 
 # ask_for_data WHAT: one line each, KIND NUMBER PLACE.

@@ -3,9 +3,9 @@
     onbox conda.environment FILE PREFIX CACHE PIP PYTHON
 
 The file's pip section is written to PIP, one word a line; PYTHON is the version to install, "" for
-the file's own. An existing environment is deleted once the new one is solved. Prints
-`progress DONE TOTAL` in bytes, and lines for the log. Exit code 3: no environment meets all
-requirements of the file, the file can't be read, or one of its channels does not exist.
+the file's own. An existing environment is deleted once the new one is solved. Prints events of
+progress, and lines for the log. Exit code 3: no environment meets all requirements of the file, the
+file can't be read, or one of its channels does not exist.
 """
 
 from __future__ import annotations
@@ -148,7 +148,8 @@ class DownloadReporter:
         self.done[which], self.total[which] = progress, total or progress
         if time.monotonic() - self.said >= 0.5:
             self.said = time.monotonic()
-            print(f"progress {sum(self.done.values())} {sum(self.total.values())}", flush=True)
+            done, total = sum(self.done.values()), sum(self.total.values())
+            print(f"progress done={done} total={total} unit=bytes", flush=True)
 
     def __getattr__(self, name: str) -> Callable[..., int]:
         """Ignore rattler's other callbacks."""

@@ -460,7 +460,7 @@ def fetch_items(items: list[Item], places: Places, records: DataRecords) -> None
     found = [_look(item, places, records, https, addresses) for item in items]
     for each in found:
         if each.item.source.startswith("https:") and not each.item.sha256:
-            say("warn data-unpinned")
+            say("warn code=data-unpinned")
     _check_space(found)
     files = [pair for each in found for pair in each.to_fetch]
     if len({place for _, place in files}) < len(files):
@@ -469,7 +469,9 @@ def fetch_items(items: list[Item], places: Places, records: DataRecords) -> None
     is_known = all(wanted.size >= 0 for wanted, _ in files)
 
     def report(done: int) -> None:
-        say(f"progress {done} {total if is_known else ''}")
+        # While data is also being sent, the sender's progress is shown.
+        if (places.lists / "data.sent").exists() or not (places.lists / "data.waits").exists():
+            say(f"progress done={done} {f'total={total} ' if is_known else ''}unit=bytes")
 
     for each in found:
         absent = {str(place) for _, place in each.files if not os.path.lexists(place)}

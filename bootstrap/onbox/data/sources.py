@@ -458,7 +458,7 @@ class Addresses:
         return ""
 
     def _ask(self) -> None:
-        say("wait data-addresses")
+        say("wait code=data-addresses")
         began = followed = time.monotonic() if os.environ.get("CLIENT_SENDS") else float("-inf")
         sign = ""
         while not self._file.exists():

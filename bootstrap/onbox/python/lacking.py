@@ -159,10 +159,10 @@ def missing_libraries(site: str) -> Iterator[str]:
 
 
 def main() -> None:
-    """`python.lacking SITE`: print a code for each package that is to be installed."""
+    """`python.lacking SITE`: print a warning for each package that is to be installed."""
     missing = list(missing_libraries(sys.argv[1]))
     for name in missing:
         sys.stderr.write("%s: not on this box; Debian's %s brings it\n" % (name, LIBRARIES[name]))
     wanted = {LIBRARIES[name] for name in missing}
     for package in sorted(wanted.difference(*(_BRINGS[each] for each in wanted & _BRINGS.keys()))):
-        sys.stdout.write("lacks-%s\n" % package)
+        sys.stdout.write("warn code=lacks-%s\n" % package)

@@ -2,15 +2,14 @@
 
     onbox python.reuse find VERDICT OWN ENVIRONMENT IMAGES ROOT...
     onbox python.reuse shadow VERDICT ENVIRONMENT IMAGES SHADOW BACKEND
-    onbox python.reuse copy VERDICT ENVIRONMENT IMAGES SAID
+    onbox python.reuse copy VERDICT ENVIRONMENT IMAGES SAID NOTE
 
 `find` writes the image's environments that are worth copying from, each a ROOT, to IMAGES, and
 prints the folders of their interpreters in the form of PATH. If no ROOT has any, a login shell is
 asked. `shadow` makes a copy of the new, empty environment that looks as if it had the image's
 packages: with it, uv says which of them it would remove or replace. `copy` reads what uv SAID and
-copies the others. It prints
-`progress DONE TOTAL` in bytes, and at the end `reused COUNT MEGABYTES SECONDS`, about what was
-saved; other lines are for the log.
+copies the others; it prints events, and lines for the log, and NOTEs at the end how many packages
+that were, the megabytes and the seconds saved.
 The image's environments are never changed, and uv fetches what can't be copied.
 """
 
@@ -26,7 +25,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from ..run_folder import end_of
+from ..run_folder import end_of, write_whole
 from . import torch_compat
 from .image_packages import (
     Distribution,
@@ -180,7 +179,7 @@ def copy(words: list[str]) -> int:
     """Copy the packages that uv would keep, if that saves time."""
     from .copy_packages import Copying  # the other two commands don't need it
 
-    verdict, environment, images, said = map(Path, words)
+    verdict, environment, images, said, note = map(Path, words)
     (image,) = read_images(images)
     gone = {plain(name) for name in GONE.findall(said.read_text("utf-8"))}
     kept = [one for one in distributions(Path(image.site)) if one.name not in gone]
@@ -200,7 +199,7 @@ def copy(words: list[str]) -> int:
         return NOTHING
     began = time.monotonic()
     try:
-        copying.run(lambda done: say(f"progress {done} {copying.size}"))
+        copying.run(lambda done: say(f"progress done={done} total={copying.size} unit=bytes"))
     except OSError as error:
         say(f"they could not be copied: {error}")
         return NOTHING
@@ -208,7 +207,9 @@ def copy(words: list[str]) -> int:
     for one in copying.taken:
         say(f"reused: {one.name} {one.version}, not compared with a hash of a lock")
     saved = max(0.0, fetched - took)
-    say(f"reused {len(copying.taken)} {round(wheels / 1e6)} {round(saved)}")
+    count, mb, secs = len(copying.taken), round(wheels / 1e6), round(saved)
+    write_whole(note, f"{count} {mb} {secs}\n")
+    say(f"note code=image-reused count={count} have={mb} secs={secs}")
     return 0
 
 

@@ -44,7 +44,7 @@ class Signer:
         (tmp_path / "tree").mkdir()
 
     def hear(self, line: str) -> None:
-        assert line == "wait data-addresses"
+        assert line == "wait code=data-addresses"
         self.asked += 1
         self.items.list()
         part = self.file.with_suffix(".new")

@@ -113,7 +113,7 @@ def test_a_fetched_file_is_not_fetched_twice_or_overwritten(box: BoxHere, server
 def test_data_without_a_digest_is_fetched_with_a_warning(box: BoxHere, server: DataServer):
     server.add("train.bin", b"x")
     said = box.fetched({"from": server.url("train.bin?key=secret"), "to": "train.bin"})
-    assert "warn data-unpinned" in said
+    assert "warn code=data-unpinned" in said
     assert "secret" not in said
 
 
@@ -336,7 +336,7 @@ def test_data_larger_than_the_free_disk_are_not_requested(box: BoxHere, server: 
     huge = os.statvfs(box.tree).f_bavail * os.statvfs(box.tree).f_frsize
     addressed(box, {"path": "a", "size": huge, "url": server.url("a")})
     said = box.run("fetch", {"from": "s3://bucket/a", "to": "a"})
-    assert said.stdout.startswith("wait data-addresses\ncode data-space need=")
+    assert said.stdout.startswith("wait code=data-addresses\ncode data-space need=")
     assert server.asked == []
 
 

@@ -83,5 +83,6 @@ def test_a_missing_library_whose_package_another_package_brings_is_not_named(
     monkeypatch.setattr(lacking_module.sys, "argv", ["python.lacking", "/site"])
     lacking_module.main()
     said = capsys.readouterr()
-    assert said.out.split() == ["lacks-libgl1", "lacks-libglib2.0-0"]
+    events = ["warn code=lacks-libgl1", "warn code=lacks-libglib2.0-0"]
+    assert said.out.splitlines() == events
     assert len(said.err.splitlines()) == 5

@@ -229,7 +229,7 @@ def prepared(image: Path, new: Path, mb_s: str, said: str) -> list[str]:
     return [
         str(folder / "gpu.json"),
         str(new.parents[2]),
-        *(str(folder / x) for x in ("images", "said")),
+        *(str(folder / x) for x in ("images", "said", "note")),
     ]
 
 
@@ -258,7 +258,8 @@ def test_image_packages_that_uv_would_keep_are_copied_only_on_a_slow_network(
     said = capsys.readouterr().out.splitlines()
     assert said[0].endswith("has 2 of the packages that are required:")
     # The 0.6 MB of hex digits compress to less than 0.5 MB, which is rounded to 0.
-    assert (said[-1] == "reused 2 0 3") == bool(taken)
+    told = "note code=image-reused count=2 have=0 secs=3"
+    assert (said[-1] == told) == Path(words[-1]).exists() == bool(taken)
 
 
 def test_the_size_of_wheels_is_estimated_from_a_compressed_sample(image: Path, new: Path) -> None:

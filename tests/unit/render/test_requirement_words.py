@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 from pathlib import Path
 
@@ -46,70 +45,6 @@ def test_python_reuse_never_does_not_make_another_environment(tmp_path: Path) ->
     never = profile("ssh", "python.reuse=never")
     assert inputs(tmp_path, "python.reuse=never") == inputs(tmp_path)
     assert python_id(never.python) == python_id(profile("ssh").python)
-
-
-UV = """
-run_uv() {
-  printf '   Building quick==1\\n      Built quick==1\\n   Building slow==1\\n'
-  for _ in $(seq %d); do ! grep -q compiling told || break; sleep 0.1; done
-  sleep 0.6
-  printf '      Built slow==1\\nInstalled 2 packages\\n'
-}
-STEP=python SETUP_DIR=$PWD BUILD_PATIENCE=%d
-run_uv_with_progress 3>told >/dev/null
-command cat told
-"""
-
-
-@pytest.mark.parametrize(
-    ("patience", "slow", "warnings"),
-    [(1, "slow", 1), (20, "slow", 0), (20, "flash-attn", 1), (20, "vllm @ git+x", 1)],
-)
-def test_a_package_that_takes_long_to_build_is_warned_of_once(
-    tmp_path: Path, patience: int, slow: str, warnings: int
-) -> None:
-    script = loaded(render(profile("ssh")))
-    body = script + (UV % (500 if warnings else 10, patience)).replace("slow==1", slow)
-    done = subprocess.run(
-        ["bash"], input=body, capture_output=True, text=True, check=True, cwd=tmp_path
-    )
-    assert done.stdout.count("python warn code=compiling\n") == warnings
-    assert "python progress done=0 total=0 unit=packages" in done.stdout
-
-
-def test_download_sizes_that_uv_prints_become_the_total_bytes_of_progress(tmp_path: Path) -> None:
-    """Received bytes are reported too, twice a second, without starting a process."""
-    said = "Downloading torch (803.2MiB)\\nDownloading x (1.5GiB)\\nDownloading y (512B)\\n"
-    total = int(803.2 * 2**20) + int(1.5 * 2**30) + 512
-    script = loaded(render(profile("ssh")))
-    body = (
-        f"{script}\nrun_uv() {{\nprintf '{said}'\n"
-        f"for _ in {{1..50}}; do ! grep -q total={total} told || break; sleep 0.1; done\n}}\n"
-        "awk() { echo awk; }; cat() { echo cat; }; date() { echo date; }\n"
-        "STEP=python SETUP_DIR=$PWD\nrun_uv_with_progress 3>told >/dev/null; command cat told"
-    )
-    done = subprocess.run(
-        ["bash"], input=body, capture_output=True, text=True, check=True, cwd=tmp_path
-    )
-    told = re.findall(r"^python progress done=\d+ total=(\d*) unit=bytes$", done.stdout, re.M)
-    assert told, done.stdout
-    # A report before all lines were read counts only the lines read so far.
-    assert told[-1] == str(total)
-    assert not done.stderr
-
-
-def test_a_network_interface_that_disappears_takes_no_received_bytes_back(tmp_path: Path) -> None:
-    """A VPN's card may disappear: the bytes received through it still count."""
-    script = loaded(render(profile("ssh")))
-    body = (
-        f"{script}\ncounts=(5000 5300 90 190)\n"
-        'bytes_received() { BYTES=${counts-}; counts=("${counts[@]:1}"); [ "$BYTES" ] || exit 0; }'
-        "\nSTEP=python SETUP_DIR=$PWD\nreport_bytes 3>&1"
-    )
-    done = subprocess.run(
-        ["bash"], input=body, capture_output=True, text=True, check=True, cwd=tmp_path
-    )
-    assert re.findall(r"done=(\S+)", done.stdout) == ["300", "300", "400"]
 
 
 @pytest.mark.parametrize("pinned", [True, False])
@@ -155,3 +90,16 @@ def test_each_further_requirement_of_a_profile_makes_another_environment(tmp_pat
     found = [inputs(tmp_path, *BESIDE[:count]) for count in range(len(BESIDE) + 1)]
     assert len(set(found)) == len(found)
     assert "flash-attn\\>=2" in found[-1]
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_plan_from_memory_asks_the_program_that_set_the_box_up(
+    tmp_path: Path, *, own: bool
+) -> None:
+    program = tmp_path / ".boxstrap/box" / ("0" * 16 if own else "current")
+    (program / "onbox").mkdir(parents=True)
+    (program / "onbox/__main__.py").touch()
+    script = loaded(render(profile("ssh", f"box.workdir={tmp_path}")))
+    body = f'{script}\nPROGRAM={"0" * 64}\nbegin_script\necho "$ONBOX"\n'
+    done = subprocess.run(["bash"], input=body, capture_output=True, text=True, check=True)
+    assert done.stdout == f"{program}/onbox/__main__.py\n"

@@ -1,0 +1,91 @@
+"""Events of what uv prints while it installs: how many packages are resolved, how many bytes came,
+as the network counts them, twice a second, and whether something is compiled.
+
+It reads standard input, and passes that on to the log, its standard error.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import sys
+import time
+from collections.abc import Iterator
+
+from ..run_folder import lines_of
+
+PATIENCE_S = 20.0
+"""Most packages without a wheel are built in a moment; one that isn't is compiled, for minutes."""
+LONG_BUILDS = """
+    apex auto-gptq bitsandbytes causal-conv1d deepspeed detectron2 flash-attn flash-attn-3
+    flashinfer-python gsplat llama-cpp-python mamba-ssm mmcv natten nvdiffrast pytorch3d
+    sageattention spconv tinycudann torch-cluster torch-scatter torch-sparse transformer-engine vllm
+    xformers
+""".split()  # noqa: SIM905 - a list for people
+"""These compile for CUDA, which takes minutes: warned of before they start."""
+_UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+
+
+class Progress:
+    """How far uv is."""
+
+    def __init__(self) -> None:
+        self.packages = self.bytes = self.came = 0
+        self._build_began: float | None = None
+        self._before = bytes_received()
+
+    def take(self, line: str) -> Iterator[str]:
+        """Take a line of uv's, and yield the events that follow from it."""
+        if found := re.search(r"Resolved (\d+)", line):
+            self.packages = int(found[1])
+            yield f"progress done=0 total={self.packages} unit=packages"
+        elif found := re.search(r"Downloading .*\(([0-9.]+)([KMG]iB)?", line):
+            self.bytes += int(float(found[1]) * _UNITS.get(found[2], 1))
+        elif found := re.search(r"Building ([^ =@]*)", line):
+            if found[1] in LONG_BUILDS:
+                yield "warn code=compiling"
+            else:
+                self._build_began = time.monotonic()
+        elif " Built " in line:
+            self._build_began = None
+        elif re.search("Installed |Checked ", line):
+            yield f"progress done={self.packages} total={self.packages} unit=packages"
+
+    def look(self) -> Iterator[str]:
+        """Yield the events of half a second."""
+        if self._build_began is not None and time.monotonic() - self._build_began >= PATIENCE_S:
+            self._build_began = None
+            yield "warn code=compiling"
+        now = bytes_received()
+        # A network card that disappeared takes its byte count with it.
+        self.came += max(0, now - self._before)
+        self._before = now
+        yield f"progress done={self.came} total={self.bytes or ''} unit=bytes"
+
+
+def bytes_received() -> int:
+    """Return the sum over all network cards but the loopback."""
+    rows = [line.replace(":", " ").split() for line in lines_of("/proc/net/dev")[2:]]
+    return sum(int(row[1]) for row in rows if row[0] != "lo")
+
+
+def main() -> None:
+    progress, rest, next_look = Progress(), b"", time.monotonic() + 0.5
+    while True:
+        events: list[str] = []
+        if select.select([0], [], [], max(0.0, next_look - time.monotonic()))[0]:
+            piece = os.read(0, 65536)
+            if not piece:
+                sys.stderr.buffer.write(rest)
+                return
+            *lines, rest = (rest + piece).split(b"\n")
+            for line in lines:
+                sys.stderr.buffer.write(line + b"\n")
+                events += progress.take(line.decode("utf-8", "replace"))
+        if time.monotonic() >= next_look:
+            next_look = time.monotonic() + 0.5
+            events += progress.look()
+        sys.stderr.flush()
+        sys.stdout.write("".join(f"{event}\n" for event in events))
+        sys.stdout.flush()

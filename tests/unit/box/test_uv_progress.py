@@ -1,0 +1,76 @@
+"""What uv prints while it installs becomes progress and warnings."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from bootstrap.onbox import MAIN
+from bootstrap.onbox.python import uv_progress
+from bootstrap.onbox.python.uv_progress import Progress
+from bootstrap.shell import shell_part
+
+
+@pytest.mark.parametrize(
+    ("seconds", "slow", "warnings"),
+    [(20, "slow", 1), (19, "slow", 0), (0, "flash-attn", 1), (0, "vllm @ git+x", 1)],
+)
+def test_a_package_that_takes_long_to_build_is_warned_of_once(
+    monkeypatch: pytest.MonkeyPatch, seconds: int, slow: str, warnings: int
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(uv_progress.time, "monotonic", lambda: now)
+    progress, events = Progress(), list[str]()
+    for line in ("   Building quick==1", "      Built quick==1", f"   Building {slow}==1"):
+        events += progress.take(line)
+    now = float(seconds)
+    for _ in range(2):
+        events += progress.look()
+    events += [*progress.take(f"      Built {slow}==1"), *progress.take("Installed 2 packages")]
+    assert events.count("warn code=compiling") == warnings
+    assert events[-1] == "progress done=0 total=0 unit=packages"
+
+
+def test_download_sizes_that_uv_prints_become_the_total_bytes_of_progress() -> None:
+    progress = Progress()
+    assert [*progress.take("Resolved 3 packages in 1ms")] == [
+        "progress done=0 total=3 unit=packages"
+    ]
+    for size in ("803.2MiB", "1.5GiB", "512B"):
+        assert [*progress.take(f"Downloading torch ({size})")] == []
+    (event,) = progress.look()
+    total = int(803.2 * 2**20) + int(1.5 * 2**30) + 512
+    assert event.endswith(f" total={total} unit=bytes")
+
+
+def test_a_network_interface_that_disappears_takes_no_received_bytes_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A VPN's card may disappear: the bytes received through it still count."""
+    counts = iter([5000, 5300, 90, 190])
+    monkeypatch.setattr(uv_progress, "bytes_received", lambda: next(counts))
+    progress = Progress()
+    done = [event.split()[1] for _ in range(3) for event in progress.look()]
+    assert done == ["done=300", "done=300", "done=400"]
+
+
+@pytest.mark.slow
+def test_the_log_gets_all_that_uv_prints_and_the_step_its_exit_code() -> None:
+    library = "\n".join(shell_part("lib", name) for name in ("base", "events", "uv"))
+    uv = "run_uv() { echo 'Resolved 2 packages'; sleep 1; printf end; return 3; }"
+    said = subprocess.run(
+        ["bash"],
+        input=f"{library}\n{uv}\n"
+        f"BOX_HOME=/nonexistent ONBOX={MAIN} STEP=python\n"
+        'run_uv_with_progress 3>&1 || echo "rc $?"\n',
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert said.stderr.splitlines() == ["Resolved 2 packages", "end"]
+    first, *bytes_, last = said.stdout.splitlines()
+    assert first == "python progress done=0 total=2 unit=packages"
+    assert all(line.endswith(" total= unit=bytes") for line in bytes_)
+    assert bytes_
+    assert last == "rc 3"
