@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from importlib import import_module
 from inspect import isabstract
@@ -73,6 +73,14 @@ def find_account(name: str) -> CloudAccount | None:
         raise UsageError(BROKEN[name], where=name)
     key = PROVIDERS[name].keys.find()
     return PROVIDERS[name](key) if key else None
+
+
+def no_keys(looked_at: Iterable[type[CloudAccount]]) -> UsageError:
+    places = "\n".join(f"  {one.title}: {one.keys}" for one in looked_at)
+    return UsageError(
+        f"no key of an account was found. Looked at:\n{places}",
+        hint="Put the key of yours there; it stays on this machine.",
+    )
 
 
 def never_stops(name: str) -> UsageError:

@@ -347,11 +347,7 @@ class Api:
         return text.replace(self._key.value, "…") if self._key else text
 
     def _failed(self, what: str) -> UnreachableError:
-        return UnreachableError(
-            self._bare(f"its account can't be asked: {what}."),
-            where=self.provider,
-            hint="Look at the provider's own page, and run the same command again.",
-        )
+        return not_asked(self.provider, self._bare(what))
 
     def _advice(self, answer: object, status: int = 0) -> str:
         """Return what is known of a refusal, as a sentence; "" if nothing."""
@@ -384,11 +380,7 @@ class Api:
         return error
 
     def _undecided(self, what: str) -> UndecidedError:
-        return UndecidedError(
-            self._bare(f"it is unknown whether this was done: {what}."),
-            where=self.provider,
-            hint="See on the provider's own page what is there now.",
-        )
+        return undecided(self.provider, self._bare(f"{what}."))
 
 
 class TokenApi(Api):
@@ -448,6 +440,22 @@ def _within_time(request: Callable[[], T]) -> T:
         if done.done():
             raise
         raise urllib3.exceptions.TimeoutError from None
+
+
+def not_asked(provider: str, why: str) -> UnreachableError:
+    return UnreachableError(
+        f"its account can't be asked: {why}.",
+        where=provider,
+        hint="Look at the provider's own page, and run the same command again.",
+    )
+
+
+def undecided(provider: str, why: str) -> UndecidedError:
+    return UndecidedError(
+        f"it is unknown whether this was done: {why}",
+        where=provider,
+        hint="See on the provider's own page what is there now.",
+    )
 
 
 def too_many(provider: str) -> UnreachableError:

@@ -201,11 +201,7 @@ class AwsApi:
         except (exceptions.ParamValidationError, exceptions.InvalidRegionError) as error:
             raise api.RefusedError(f"it was not asked: {error}", where=self._provider) from None
         except (exceptions.HTTPClientError, parsers.ResponseParserError) as error:
-            raise api.UndecidedError(
-                f"it is unknown whether this was done: {type(error).__name__}",
-                where=self._provider,
-                hint="See on the provider's own page what is there now.",
-            ) from None
+            raise api.undecided(self._provider, type(error).__name__) from None
         except exceptions.BotoCoreError as error:  # credentials that can't be got, before sending
             raise self._no_key(str(error)) from None
         except ValueError as error:  # an endpoint or a proxy that is none
@@ -229,21 +225,13 @@ class AwsApi:
         is_odd = not code or code.isdecimal() or code == _MADE_BEFORE
         is_broken = status >= 500 and code not in _THROTTLED and not code.startswith(_NO_ROOM)
         if is_odd or is_broken:
-            return api.UndecidedError(
-                f"it is unknown whether this was done: it answers {status}, {told}",
-                where=self._provider,
-                hint="See on the provider's own page what is there now.",
-            )
+            return api.undecided(self._provider, f"it answers {status}, {told}")
         refused = api.RefusedError(f"it refuses: {told}", where=self._provider)
         refused.status, refused.code = status, code
         return refused
 
     def _failed(self, what: str) -> UnreachableError:
-        return UnreachableError(
-            f"its account can't be asked: {what}.",
-            where=self._provider,
-            hint="Look at the provider's own page, and run the same command again.",
-        )
+        return api.not_asked(self._provider, what)
 
     def _no_key(self, said: str) -> api.RefusedKeyError:
         return api.RefusedKeyError(

@@ -106,15 +106,9 @@ def accounts_for(
     if not found and name and accounts.PROVIDERS[name].keys.missing:
         raise accounts.PROVIDERS[name].no_key(name)
     if not found:
-        places = "\n".join(
-            f"  {one.title}: {one.keys}"
-            for one in accounts.PROVIDERS.values()
-            if one.name == name or not (name or one.is_ambient)
-        )
-        raise UsageError(
-            f"no key of an account was found. Looked at:\n{places}",
-            hint="Put the key of yours there; it stays on this machine.",
-        )
+        every = accounts.PROVIDERS.values()
+        meant = (one for one in every if one.name == name or not (name or one.is_ambient))
+        raise accounts.no_keys(meant)
     if network and not any(account.shares_network for account in found):
         able = (one.title for one in accounts.PROVIDERS.values() if one.shares_network)
         raise UsageError(

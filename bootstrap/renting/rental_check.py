@@ -44,7 +44,9 @@ def decide(
     asked: Rental, accounts: Mapping[str, CloudAccount], now: float, say: Callable[[str], None]
 ) -> None:
     """Find out now whether it was rented. Raises a final NoOfferError if that stays unknown."""
-    asks = [account_for(asked, accounts)] if asked.provider else _all_accounts(accounts)
+    # Else those that are asked for offers, and all others with a key here.
+    every = (accounts.get(name) or find_account(name) for name in PROVIDERS)
+    asks = [account_for(asked, accounts)] if asked.provider else [each for each in every if each]
     found = [box for each in asks for box in each.find_mark(asked.mark)]
     known = rental.settled(asked, found, now)
     if unfilled := next((box for box in found if box.is_unfilled), None):
@@ -82,12 +84,6 @@ def account_for(box: Rental, accounts: Mapping[str, CloudAccount]) -> CloudAccou
             "Put the key back where it was, and run the same command again.",
         )
     return account
-
-
-def _all_accounts(accounts: Mapping[str, CloudAccount]) -> list[CloudAccount]:
-    """Return the accounts that are asked for offers, and all others with a key here."""
-    found = (accounts.get(name) or find_account(name) for name in PROVIDERS)
-    return [account for account in found if account]
 
 
 def _unknown(what: str, where: str, hint: str) -> NoOfferError:

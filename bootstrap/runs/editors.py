@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -107,11 +107,6 @@ class EditorState:
         return "python" in self.facts
 
 
-@dataclass(frozen=True)
-class EditorSettings:
-    values: Mapping[tuple[str, ...], str] = field(default_factory=dict)
-
-
 def read_editor_state(wire: Wire, editor: Editor, python: str) -> EditorState:
     """Query the box; nothing is changed."""
     script = build_query("editor", settings=editor.machine_settings, python=python)
@@ -123,7 +118,7 @@ def read_editor_state(wire: Wire, editor: Editor, python: str) -> EditorState:
     return EditorState(facts, text, next(iter(facts.get("sum", ())), ""))
 
 
-def wanted_extensions(venv: str, folder: str) -> EditorSettings:
+def wanted_extensions(venv: str, folder: str) -> Mapping[tuple[str, ...], str]:
     """Return the settings for an environment.
 
     An environment inside `folder` is named relative to the open workspace, so that several
@@ -137,11 +132,11 @@ def wanted_extensions(venv: str, folder: str) -> EditorSettings:
     script = f"{place}/bin/activate"
     once = f'[ -n "$_BOXSTRAP" ] || {{ _BOXSTRAP=1; [ ! -f "{script}" ] || . "{script}"; }}'
     values = (f"{place}/bin/python", f"{place}/bin:${{env:PATH}}", once)
-    return EditorSettings(dict(zip(_PATHS, values, strict=True)))
+    return dict(zip(_PATHS, values, strict=True))
 
 
 def merged_settings(
-    found: EditorState, want: EditorSettings, ours: Mapping[str, object]
+    found: EditorState, want: Mapping[tuple[str, ...], str], ours: Mapping[str, object]
 ) -> tuple[str, list[str]]:
     """Return the new text of the settings, and the names of settings that somebody else set.
 
@@ -150,7 +145,7 @@ def merged_settings(
     """
     text, kept = found.settings, []
     before = jsonc.read_jsonc(text)
-    for path, value in want.values.items():
+    for path, value in want.items():
         now = jsonc.value_at(before, path)
         if now is None or now == ours.get(extension_name(path)):
             text = text if now == value else jsonc.with_value(text, path, value)
@@ -254,7 +249,7 @@ def _prepare_box(box: BoxLogin, editor: Editor, work: RemoteProject, screen: Scr
     if text != found.settings and not write_settings(wire, editor, found, text):
         screen.warn(f"{settings} on the box could not be written, so the interpreter is not set")
         return lacking
-    values = {extension_name(path): value for path, value in want.values.items()}
+    values = {extension_name(path): value for path, value in want.items()}
     box.save(replace(box.known, editor_settings={**ours, **values}))
     return lacking
 

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from bootstrap.errors import BoxstrapError, UsageError
+from bootstrap.errors import BoxstrapError
 from bootstrap.link.record import KnownBox, all_boxes
 from bootstrap.providers import FIXED_END, ONLY_END, STOPPED_END, place_of
-from bootstrap.providers.accounts import PROVIDERS, blaming, find_account
+from bootstrap.providers.accounts import PROVIDERS, blaming, find_account, no_keys
 from bootstrap.providers.api import PartialListError, RefusedKeyError
 from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.offer import RentedBox, RentedState
@@ -108,11 +108,7 @@ class RentedBoxes(Document):
     def raise_for_status(self) -> None:
         """Raise an account's error: without it the list is incomplete. UsageError without a key."""
         if not self.accounts:
-            places = "\n".join(f"  {one.title}: {one.keys}" for one in PROVIDERS.values())
-            raise UsageError(
-                f"no key of an account was found. Looked at:\n{places}",
-                hint="Put the key of yours there; it stays on this machine.",
-            )
+            raise no_keys(PROVIDERS.values())
         error = next((account.error for account in self.accounts if account.error), None)
         if error:
             raise error

@@ -393,7 +393,7 @@ def report_page(report: RunReport, redact: Callable[[str], str] = str) -> str:
         redact,
         report=report,
         run=run,
-        mood=_mood(run),
+        mood="return" if run.failed else "warn" if run.stopped else "keep",
         began=_began(run),
         took=_took(run, report.now),
         cost=_cost(report),
@@ -437,25 +437,14 @@ def step_bars(history: RunHistory) -> list[StepBar]:
     return bars
 
 
-def _mood(run: Run) -> str:
-    """Return the colour class of its outcome."""
-    if run.failed:
-        return "return"
-    return "warn" if run.stopped else "keep"
-
-
 def _began(run: Run) -> str:
     if run.state == "queued":
         return "not yet"
     if run.state == "finished" and not run.begun:
         return "never"
-    return f"{_moment(run.begun or run.started)}, on the box's clock"
-
-
-def _moment(seconds: int) -> str:
-    if not seconds:
-        return "?"
-    return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
+    began = run.begun or run.started
+    utc = datetime.fromtimestamp(began, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return f"{utc if began else '?'}, on the box's clock"
 
 
 def _cost(report: RunReport) -> str:

@@ -441,6 +441,7 @@ def _told(box: BoxLogin, width: int | None) -> BoxStatus:
     why = _why(box, setup)
     setup.switch = box_state.unfinished_switch or None
     setup.why = SetupFailure(why.step, why.word("code")) if why else None
+    at_risk = [risk_in_words(box.name, each) for each in details.at_risk]
     return BoxStatus(
         known.name,
         known.price or None,
@@ -454,7 +455,7 @@ def _told(box: BoxLogin, width: int | None) -> BoxStatus:
         lines=[
             *status_lines(box.name, box_state, rows, why, known, width, box.own),
             *_tree_lines(details.trees),
-            *(line for each in details.at_risk for line in _risk_lines(box.name, each)),
+            *(line for words in at_risk for line in words.splitlines()),
         ],
     )
 
@@ -486,10 +487,6 @@ def rows_of(
         )
         for run in runs
     ]
-
-
-def _risk_lines(name: str, risky: Sequence[RiskyFolder]) -> list[str]:
-    return risk_in_words(name, risky).splitlines()
 
 
 def status_lines(  # noqa: PLR0913, PLR0917 - each from another place

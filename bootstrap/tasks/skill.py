@@ -20,8 +20,9 @@ _FILE = "boxstrap/SKILL.md"
 
 def skill_text() -> str:
     text = (shipped("templates") / "agents/SKILL.md").read_text(encoding="utf-8")
-    parts = {"exits": _exits(), "costs": _costs(), "reads": _reads(), "providers": ", ".join(NAMES)}
-    parts |= {"values": _values(), "not_obeyed": NOT_OBEYED}
+    only_read = ", ".join(f"`{name}`" for name, one in EFFECTS.items() if one.kind == "reads")
+    parts = {"exits": _exits(), "costs": _costs(), "reads": f"Only read: {only_read}."}
+    parts |= {"providers": ", ".join(NAMES), "values": _values(), "not_obeyed": NOT_OBEYED}
     for name, part in parts.items():
         text = text.replace(f"{{{name}}}", part)
     return text
@@ -71,8 +72,3 @@ def _values() -> str:
     here = ", ".join(f"`{name}`" for name, effect in EFFECTS.items() if effect.here)
     rows = [f"- `{flag_of(name)}`, where it {does}" for name, does in VALUES.items()]
     return "\n".join([*rows, f"- {here} on `local`: that is this machine"])
-
-
-def _reads() -> str:
-    names = [f"`{name}`" for name, effect in EFFECTS.items() if effect.kind == "reads"]
-    return f"Only read: {', '.join(names)}."

@@ -65,11 +65,11 @@ def test_a_box_that_forbids_forwarding_or_reports_nonsense_lacks_what_an_editor_
 
 
 def test_the_editors_interpreter_path_is_relative_only_inside_the_project_folder() -> None:
-    inside = wanted_extensions("/workspace/hw/.venv", "/workspace/hw").values
+    inside = wanted_extensions("/workspace/hw/.venv", "/workspace/hw")
     assert inside["python.defaultInterpreterPath",] == "${workspaceFolder}/.venv/bin/python"
-    beside = wanted_extensions("/venv/main", "/workspace/hw").values
+    beside = wanted_extensions("/venv/main", "/workspace/hw")
     assert beside["python.defaultInterpreterPath",] == "/venv/main/bin/python"
-    neighbour = wanted_extensions("/workspace/hw2/.venv", "/workspace/hw").values
+    neighbour = wanted_extensions("/workspace/hw2/.venv", "/workspace/hw")
     assert neighbour["python.defaultInterpreterPath",] == "/workspace/hw2/.venv/bin/python"
 
 
