@@ -8,7 +8,7 @@ from typing import Any
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.link import BoxOptions, Endpoint, KnownBox, parse_host
 from bootstrap.link.registry import FoundBox
-from bootstrap.protocol.probe import BoxState
+from bootstrap.protocol import BoxState
 from bootstrap.setup import Reporter
 
 

@@ -1,1 +1,27 @@
-"""Profiles: what a box should become, and where each value comes from."""
+"""Profiles: what a box should become, and where each value comes from.
+
+Who stands outside takes these names from here; each is imported when asked for.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bootstrap.profile.consent import ConsentError
+    from bootstrap.profile.load import read_profile, shipped_ones
+    from bootstrap.profile.reading import make_profile
+    from bootstrap.profile.schema import PROFILE, Advice, DataItem, Profile, SentItem
+
+__all__ = ["PROFILE", "Advice", "ConsentError", "DataItem", "Profile", "SentItem", "make_profile"]
+__all__ += ["read_profile", "shipped_ones"]
+_MODULES = {"consent": "ConsentError", "load": "read_profile shipped_ones"}
+_MODULES |= {"reading": "make_profile", "schema": "Advice DataItem PROFILE Profile SentItem"}
+
+
+def __getattr__(name: str) -> object:
+    for module, names in _MODULES.items():
+        if name in names.split():
+            return getattr(import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

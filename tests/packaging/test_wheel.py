@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap import __version__
-from bootstrap.profile.load import shipped_ones
+from bootstrap.profile import shipped_ones
 
 ROOT = Path(__file__).resolve().parents[2]
 UV = str(Path(sys.executable).parent / "uv")

@@ -12,10 +12,8 @@ from typing import Any
 import pytest
 
 from bootstrap.providers import PROVIDERS, Api, ApiKey, Offer, RentedBox, RentOrder
-from bootstrap.renting import rental, teardown
-from bootstrap.renting.order import offers_of
+from bootstrap.renting import Rental, RentalState, offers_of, rental, teardown
 from bootstrap.renting.rent import Renter, RentOptions
-from bootstrap.renting.rental import Rental, RentalState
 from bootstrap.renting.start import Arrival, RentingClock
 from bootstrap.setup import Reporter
 from tests.providers.accounts import KEY, SimulatedAccount, SimulatedBox, SimulatedOffer, simulated

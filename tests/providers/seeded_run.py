@@ -20,10 +20,8 @@ import pytest
 from bootstrap.errors import ReturnBoxError, StepFailedError, UnreachableError
 from bootstrap.link import BoxOptions, KnownBox, save_box
 from bootstrap.providers import PROVIDERS, ApiKey, RentedState, RentOrder, is_shared
-from bootstrap.renting import rental, teardown
-from bootstrap.renting.loss_check import Loss
+from bootstrap.renting import Loss, TeardownOptions, rental, tear_down, teardown
 from bootstrap.renting.rental import Rental, RentalState, rented_here
-from bootstrap.renting.teardown import TeardownOptions, tear_down
 from tests.providers.accounts import FAULTS, KEY, SimulatedBox
 from tests.providers.cards import CARDS, card_of, verdict_of
 from tests.providers.renting_world import (

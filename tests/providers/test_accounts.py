@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import UsageError
-from bootstrap.profile.load import read_profile
+from bootstrap.profile import read_profile
 from bootstrap.providers import NAMES, PROVIDERS, api_key, find_account, find_rented
-from bootstrap.renting.order import accounts_for
-from bootstrap.renting.ownership import account_of
+from bootstrap.renting import account_of, accounts_for
 from tests.boxes.loopback import LoopbackBox
 from tests.cli import User
 from tests.doors.terminal import terminal

@@ -27,7 +27,7 @@ from bootstrap.providers import (
     RentOrder,
 )
 from bootstrap.providers.accounts import BROKEN, PROVIDERS
-from bootstrap.renting.order import offers_of
+from bootstrap.renting import offers_of
 from tests.providers.accounts import KEY
 from tests.providers.renting_world import MARK, PUBLIC, renting_world
 

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from bootstrap.errors import NoOfferError, UnreachableError, UsageError
-from bootstrap.link import parse_host
-from bootstrap.link.registry import ask_account
+from bootstrap.link import ask_account, parse_host
 from bootstrap.onbox.lease.instance import HOLD
-from bootstrap.profile.load import read_profile
+from bootstrap.profile import read_profile
 from bootstrap.providers import (
     AFTER_LEASE_S,
     PartialListError,
@@ -28,8 +27,7 @@ from bootstrap.providers import (
 )
 from bootstrap.providers.azure import LONGEST_HOLD_S
 from bootstrap.providers.azure_api import AzureApi, reason_of
-from bootstrap.renting import rental, teardown
-from bootstrap.renting.order import accounts_for, offers_of
+from bootstrap.renting import accounts_for, offers_of, rental, teardown
 from tests.providers.accounts import KEY, LOADING_S, SimulatedBox, SimulatedOffer
 from tests.providers.azure_account import (
     NO_ROOM,

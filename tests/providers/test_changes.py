@@ -21,7 +21,7 @@ from bootstrap.providers import (
     RentOrder,
     UndecidedError,
 )
-from bootstrap.renting.order import offers_of
+from bootstrap.renting import offers_of
 from tests.providers.accounts import (
     KEY,
     LOADING_S,

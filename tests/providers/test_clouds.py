@@ -10,8 +10,7 @@ import pytest
 from bootstrap.errors import NoOfferError, UnreachableError
 from bootstrap.providers import RentedState, RentOrder
 from bootstrap.providers.azure_api import AzureApi
-from bootstrap.renting import rental
-from bootstrap.renting.order import no_offer, offers_of
+from bootstrap.renting import no_offer, offers_of, rental
 from tests.providers.accounts import SimulatedOffer
 from tests.providers.azure_account import FAMILY, NO_ROOM, REGION, SUBSCRIPTION
 from tests.providers.google_account import PROJECT, STOCK_OUT, ZONE

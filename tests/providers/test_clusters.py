@@ -22,9 +22,8 @@ from bootstrap.fleet.fan_out import fan_out
 from bootstrap.link import KnownBox, save_box
 from bootstrap.link.target import AT_ONCE
 from bootstrap.providers import PROVIDERS, ApiKey, RentedBox, RentedState, RentOrder
-from bootstrap.renting import cluster, rental
+from bootstrap.renting import Rental, RentalState, cluster, rental
 from bootstrap.renting.money import MoneyCaps, OverCapError
-from bootstrap.renting.rental import Rental, RentalState
 from bootstrap.renting.up import in_one_network, refuse_incomplete
 from tests.providers.accounts import FAULTS, KEY, REFUSED_KEYS
 from tests.providers.renting_world import RentingWorld, renting_world

@@ -16,13 +16,9 @@ from typing import Any
 import pytest
 
 from bootstrap.errors import NotSafeError, UnreachableError, UsageError
-from bootstrap.link import BoxOptions, Endpoint
-from bootstrap.link.record import KnownBox, all_boxes, retire, save_box
+from bootstrap.link import BoxOptions, Endpoint, KnownBox, all_boxes, retire, save_box
 from bootstrap.providers import NAMES, PROVIDERS, ApiKey, RentedBox, RentedState
-from bootstrap.renting import ownership, teardown
-from bootstrap.renting.ownership import OwnBox
-from bootstrap.renting.rental import Rental, RentalState
-from bootstrap.renting.teardown import TeardownOptions
+from bootstrap.renting import OwnBox, Rental, RentalState, TeardownOptions, ownership, teardown
 from bootstrap.text.document import document
 from tests.boxes.loopback import LoopbackBox
 from tests.cli import Running, User

@@ -22,8 +22,7 @@ from bootstrap.providers import (
 )
 from bootstrap.providers.ec2 import _OUR_RULE
 from bootstrap.providers.ec2_market import quota_name
-from bootstrap.renting import rental
-from bootstrap.renting.order import offers_of
+from bootstrap.renting import offers_of, rental
 from bootstrap.runs.rented import ask_accounts
 from tests.cli import User
 from tests.plain_environment import HERE

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from bootstrap.errors import NoOfferError, UnreachableError, UsageError
-from bootstrap.link import parse_host
-from bootstrap.link.registry import ask_account
+from bootstrap.link import ask_account, parse_host
 from bootstrap.providers import (
     AFTER_LEASE_S,
     PROVIDERS,
@@ -27,8 +26,7 @@ from bootstrap.providers import (
     google_api,
 )
 from bootstrap.providers.google_cloud import MARKER, RULE, GoogleCloud, network_tag
-from bootstrap.renting import rental
-from bootstrap.renting.order import offers_of
+from bootstrap.renting import offers_of, rental
 from tests.providers.accounts import KEY, LOADING_S, SimulatedBox, SimulatedOffer
 from tests.providers.google_account import PROJECT, RATE_LIMIT, STOCK_OUT, ZONE, new_id
 from tests.providers.google_account import _error as google_error

@@ -20,16 +20,13 @@ import pytest
 
 from bootstrap.cancel import CancelToken
 from bootstrap.errors import BoxstrapError, UnreachableError
-from bootstrap.link.record import KnownBox, all_boxes, read_box, save_box
+from bootstrap.link import KnownBox, all_boxes, read_box, save_box
 from bootstrap.onbox.lease.rules import LeaseState, LeaseTerms
-from bootstrap.protocol.probe import BoxLease
+from bootstrap.protocol import BoxLease
 from bootstrap.providers import PROVIDERS, ApiKey, RentedBox, RentedState
+from bootstrap.renting import Loss, OwnBox, Rental, rental, teardown
 from bootstrap.renting import guard as guard_module
 from bootstrap.renting import guard as guarding
-from bootstrap.renting import rental, teardown
-from bootstrap.renting.loss_check import Loss
-from bootstrap.renting.ownership import OwnBox
-from bootstrap.renting.rental import Rental
 from bootstrap.tasks.boxes import _look_at_all
 from bootstrap.text.document import document
 from tests.boxes.loopback import LoopbackBox

@@ -14,7 +14,7 @@ from huggingface_hub import HfApi
 from bootstrap.errors import NoOfferError, UnreachableError
 from bootstrap.providers import PROVIDERS, ApiKey, CloudAccount, RefusedError, accounts
 from bootstrap.providers.offer import AFTER_LEASE_S, RentedState, RentOrder, limit_s
-from bootstrap.renting.order import offers_of
+from bootstrap.renting import offers_of
 from tests.boxes.loopback import LoopbackBox
 from tests.cli import User
 from tests.providers.accounts import (

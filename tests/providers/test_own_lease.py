@@ -30,7 +30,7 @@ from bootstrap.onbox.lease.keeper import LeaseKeeper
 from bootstrap.onbox.lease.rules import AccountReading
 from bootstrap.onbox.lease.safety import safe_note
 from bootstrap.onbox.processes import identity
-from bootstrap.protocol.probe import parse_lease
+from bootstrap.protocol import parse_lease
 from bootstrap.providers import ec2, google_cloud
 from bootstrap.text.document import document
 from tests.box_programs import lay_programs, onbox

@@ -9,8 +9,7 @@ import pytest
 
 from bootstrap.errors import NoOfferError, UnreachableError
 from bootstrap.providers import RentedState, RentOrder, paperspace
-from bootstrap.renting import rental
-from bootstrap.renting.order import offers_of
+from bootstrap.renting import offers_of, rental
 from tests.providers.accounts import SimulatedBox, SimulatedOffer
 from tests.providers.answers import OWN_TEMPLATE
 from tests.providers.renting_world import PUBLIC, RentingWorld

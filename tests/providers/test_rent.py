@@ -17,9 +17,8 @@ from bootstrap.errors import (
 )
 from bootstrap.link import BoxOptions, KnownBox, record
 from bootstrap.providers import PROVIDERS, CloudAccount, RentOrder
-from bootstrap.renting import rental, teardown
+from bootstrap.renting import RentalState, rental, teardown
 from bootstrap.renting.rent import _all_refused
-from bootstrap.renting.rental import RentalState
 from bootstrap.renting.rental_check import decide
 from tests.providers.accounts import KEY, STARTED, SimulatedBox, SimulatedOffer, simulated
 from tests.providers.renting_world import CREATES, RentingWorld

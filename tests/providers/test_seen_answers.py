@@ -11,11 +11,9 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import NoOfferError, ReturnBoxError, UnreachableError, UsageError
-from bootstrap.profile.load import read_profile
+from bootstrap.profile import read_profile
 from bootstrap.providers import PROVIDERS, Api, ApiKey, RefusedKeyError, RentedState, RentOrder, api
-from bootstrap.renting import rental
-from bootstrap.renting.order import offers_of, order_of
-from bootstrap.renting.rental import Rental, RentalState
+from bootstrap.renting import Rental, RentalState, offers_of, order_of, rental
 from bootstrap.runs.rented import ask_accounts, contract_words, with_contract
 from tests.listener import Listener
 from tests.providers.accounts import KEY, STARTED, SimulatedBox, SimulatedOffer

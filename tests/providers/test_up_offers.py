@@ -8,8 +8,7 @@ import time
 
 import pytest
 
-from bootstrap.renting import rental
-from bootstrap.renting.rental import Rental, RentalState
+from bootstrap.renting import Rental, RentalState, rental
 from tests.cli import User
 from tests.providers.accounts import SimulatedAccount, SimulatedBox, SimulatedOffer
 

@@ -15,9 +15,9 @@ import pytest
 from bootstrap.boxes.at_home import RunAtHome, all_kept, note_seen
 from bootstrap.errors import BoxstrapError, UsageError
 from bootstrap.fleet.sweep import Ledger, load_ledger, save_ledger
-from bootstrap.link.record import BoxRepository, KnownBox, all_boxes, save_with_pin
+from bootstrap.link import BoxRepository, KnownBox, all_boxes, save_with_pin
 from bootstrap.paths import state_dir
-from bootstrap.protocol.run import Run, Uploaded
+from bootstrap.protocol import Run, Uploaded
 from bootstrap.renting.guard import read_count, write_count
 from bootstrap.renting.rental import Rental, RentedHere, all_rentals, save_rental
 from bootstrap.runs.known_runs import list_runs, run_rows

@@ -14,7 +14,7 @@ import pytest
 
 from bootstrap.link import BoxOptions
 from bootstrap.onbox.runs import top_stream
-from bootstrap.protocol.run_history import Sample
+from bootstrap.protocol import Sample
 from bootstrap.runs import top
 from bootstrap.runs.top import BoxView, Feed, TopOptions, watch_boxes
 

@@ -13,7 +13,7 @@ from bootstrap.event_codes import CODES
 from bootstrap.onbox.verdict.check import Check
 from bootstrap.onbox.verdict.judge import BOX_CHECKS, OF_GPUS
 from bootstrap.plan import STEPS
-from bootstrap.profile.schema import PROFILE
+from bootstrap.profile import PROFILE
 from bootstrap.profile.values import EXPECTED, REQUIRED, Field
 from bootstrap.render.door_table import DOORS
 from bootstrap.tasks import find

@@ -10,7 +10,7 @@ import json
 import sys
 from typing import Any
 
-from bootstrap.profile.schema import Profile
+from bootstrap.profile import Profile
 from bootstrap.profile.values import LONGEST_LIST, REQUIRED, Field, Kind, Section
 
 Json = dict[str, Any]

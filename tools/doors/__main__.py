@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bootstrap.fleet.export import EXPORTS
-from bootstrap.link.record import KnownBox
+from bootstrap.link import KnownBox
 from bootstrap.render.door_table import DOORS
 from bootstrap.setup.doors import render_door
 from tests.boxes.proc import RigError

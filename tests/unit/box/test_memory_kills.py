@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.protocol.failure import find_failure
-from bootstrap.protocol.run import Run
+from bootstrap.protocol import Run, find_failure
 from bootstrap.shell import shell_part
 from tests.box_programs import lay_programs
 from tests.unit.box.test_run_states import SHELLS, said

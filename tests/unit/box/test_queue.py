@@ -17,7 +17,7 @@ import pytest
 from bootstrap.onbox import run_queue
 from bootstrap.onbox.results import keep_results
 from bootstrap.onbox.run_folder import RunFolder
-from bootstrap.protocol.query import build_query
+from bootstrap.protocol import build_query
 from tests.box_programs import LIBRARY, lay_programs, onbox
 from tests.waiting import PATIENCE_S, wait_until
 

@@ -16,8 +16,7 @@ import pytest
 
 from bootstrap.onbox.run_folder import RunFolder
 from bootstrap.onbox.runs import top_stream
-from bootstrap.protocol import probe, run_history
-from bootstrap.protocol.query import build_query
+from bootstrap.protocol import build_query, probe, run_history
 from bootstrap.protocol.run import STATES, Run, as_it_ended
 from bootstrap.shell import functions, shell_part
 from tests.box_programs import lay_programs

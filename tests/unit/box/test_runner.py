@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.onbox.run_folder import RunFolder
-from bootstrap.protocol.query import build_query
+from bootstrap.protocol import build_query
 from tests.box_programs import lay_programs
 from tests.plain_environment import HERE
 from tests.run_states import CASES

@@ -10,7 +10,7 @@ import pytest
 
 from bootstrap.errors import BoxstrapError
 from bootstrap.paths import shipped
-from bootstrap.profile.schema import Advice
+from bootstrap.profile import Advice
 from bootstrap.protocol import verdict
 from bootstrap.setup.result import advised
 from bootstrap.ui import page

@@ -14,7 +14,7 @@ from bootstrap.boxes.login import BoxLogin
 from bootstrap.cancel import CancelToken
 from bootstrap.errors import NoSuchRunError
 from bootstrap.link import KnownBox, record
-from bootstrap.protocol.probe import BoxState
+from bootstrap.protocol import BoxState
 from bootstrap.setup import Reporter, SetupRequest, context, sequence
 from tests.cli import User
 from tests.logins import Teller, login_to

@@ -22,8 +22,7 @@ from bootstrap.fleet.comparison import (
     write_comparison,
 )
 from bootstrap.link import BoxOptions
-from bootstrap.protocol.run import Run
-from bootstrap.protocol.run_history import MetricCurve
+from bootstrap.protocol import MetricCurve, Run
 from tests.box_programs import lay_programs
 from tests.boxes.loopback import LoopbackBox
 from tests.cli import User

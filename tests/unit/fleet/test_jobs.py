@@ -9,7 +9,7 @@ from bootstrap.errors import UnreachableError
 from bootstrap.fleet.jobs import BoxCapacity, look_at_all, plan_sweep
 from bootstrap.fleet.sweep import Cell, Ledger, Sweep
 from bootstrap.link import KnownBox, save_box
-from bootstrap.protocol.run import Run
+from bootstrap.protocol import Run
 from tests.providers.accounts import SimulatedBox, simulated
 
 FINISHED, LIVE, WAITING = (Cell(f"./go {n}", {}, str(n) * 8) for n in range(3))

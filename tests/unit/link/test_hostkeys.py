@@ -18,7 +18,7 @@ from bootstrap.link.hostkeys import HostKeyCheck, read_pins
 from bootstrap.link.prompt import Prompt
 from bootstrap.link.public_key import PublicKey
 from bootstrap.link.registry import check_fingerprint
-from bootstrap.protocol.run import Run
+from bootstrap.protocol import Run
 from bootstrap.runs.remote_command import ssh_command
 from tests.logins import login_to
 from tests.unit.link.conftest import SshUser

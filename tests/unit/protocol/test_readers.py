@@ -32,7 +32,7 @@ from bootstrap.link.exchange import (
     stream_script,
 )
 from bootstrap.plan import STEPS, plan_rows
-from bootstrap.profile.schema import Advice
+from bootstrap.profile import Advice
 from bootstrap.protocol.answers import BoxDocument
 from bootstrap.protocol.disk import parse_low_disk
 from bootstrap.protocol.failure import find_failure
@@ -46,7 +46,7 @@ from bootstrap.protocol.sender import Sender
 from bootstrap.protocol.transfer import BoxFile, BoxResults, GivenFile, Transfer, WantedFile
 from bootstrap.protocol.trees import BoxWorkStream, clean_trees, read_content
 from bootstrap.render.program import Program
-from bootstrap.renting.ownership import read_box_id
+from bootstrap.renting import read_box_id
 from bootstrap.repo.objects import parse_report
 from bootstrap.runs import editors
 from bootstrap.runs.editors import EDITORS

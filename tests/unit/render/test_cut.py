@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.link.exchange import _frame, shell_command
-from bootstrap.protocol.query import build_query
+from bootstrap.protocol import build_query
 from bootstrap.shell import shell_part
 from tests.faults.plugin import Faults
 from tests.unit.render.scripts import shipped_script

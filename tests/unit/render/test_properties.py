@@ -17,7 +17,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bootstrap.profile.reading import make_profile
+from bootstrap.profile import make_profile
 from bootstrap.secrets import packed
 from bootstrap.shell import shell_part
 from tests.box_programs import lay_programs

@@ -12,10 +12,8 @@ from typing import Any
 import pytest
 
 from bootstrap.errors import BoxstrapError, BusyError, NotSafeError, UnreachableError
-from bootstrap.link import LocalWire
-from bootstrap.link.record import KnownBox, all_boxes, ended_boxes, save_box
-from bootstrap.protocol.probe import BoxState
-from bootstrap.protocol.run import Run
+from bootstrap.link import KnownBox, LocalWire, all_boxes, ended_boxes, save_box
+from bootstrap.protocol import BoxState, Run
 from bootstrap.protocol.trees import parse_made
 from bootstrap.providers import RefusedKeyError, UndecidedError
 from bootstrap.providers.offer import Leftover, RentedBox, RentedState

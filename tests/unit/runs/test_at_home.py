@@ -27,8 +27,7 @@ from bootstrap.boxes.at_home import (
 from bootstrap.boxes.record_folder import LogAtHome
 from bootstrap.link import KnownBox, LocalWire, NoAnswer
 from bootstrap.onbox.runs.logs import RunLog
-from bootstrap.protocol.run import Run
-from bootstrap.protocol.run_history import BoxRecord
+from bootstrap.protocol import BoxRecord, Run
 from bootstrap.runs import bring_home
 from tests.box_programs import lay_programs
 from tests.boxes.loopback import LoopbackBox

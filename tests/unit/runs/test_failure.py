@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bootstrap.onbox.redact import Redactor
-from bootstrap.protocol.failure import Failure, find_failure
-from bootstrap.protocol.run import Run
+from bootstrap.protocol import Failure, Run, find_failure
 
 RUN = Run("k-1", "train-1", "finished", 1, 1, "c" * 40, "w", "train", 2, 9, "python train.py")
 CRASH = """\

@@ -12,7 +12,7 @@ from bootstrap.boxes.at_home import RunAtHome, note_seen, seen_on
 from bootstrap.link import BoxOptions, KnownBox, parse_host, save_box
 from bootstrap.link.endpoint import resolve
 from bootstrap.link.wire import not_found
-from bootstrap.protocol.run import Run
+from bootstrap.protocol import Run
 from bootstrap.runs import known_runs, status
 from bootstrap.runs.known_runs import ListedRun, box_of_runs, known_on, run_rows
 from bootstrap.text.document import document

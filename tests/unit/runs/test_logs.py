@@ -19,7 +19,7 @@ from bootstrap.boxes.login import BoxLogin
 from bootstrap.link import LocalWire
 from bootstrap.onbox.redact import Redactor
 from bootstrap.onbox.runs.logs import RunLog
-from bootstrap.protocol.run import Run
+from bootstrap.protocol import Run
 from bootstrap.runs.log_reader import LogReader, together
 from bootstrap.runs.logs import JsonLog, LastDrawn, LogOptions, NamedLog, _Logs, _show
 from bootstrap.ui.screens import JsonScreen

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.link import KnownBox, record, registry
-from bootstrap.link.forgotten import forget_box
+from bootstrap.link import KnownBox, forget_box, record, registry
 from bootstrap.repo.local import read_repository
 from bootstrap.tasks import NAMES
 from tests.cli import Completed, Running, User

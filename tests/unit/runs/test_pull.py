@@ -16,7 +16,7 @@ import pytest
 from bootstrap.errors import NotSafeError, UsageError
 from bootstrap.link import LocalWire
 from bootstrap.onbox.redact import Redactor
-from bootstrap.protocol.run import Run
+from bootstrap.protocol import Run
 from bootstrap.protocol.transfer import BoxFile, BoxLook
 from bootstrap.runs import pull, pull_result
 from bootstrap.transfer.destination import HomeFile

@@ -19,8 +19,7 @@ from bootstrap.boxes.at_home import PullPlace
 from bootstrap.errors import BoxLacksError
 from bootstrap.link import LocalWire, NoAnswer
 from bootstrap.onbox.report.run_history import MOST_LOG, MOST_POINTS, CurveReader
-from bootstrap.protocol.failure import Failure
-from bootstrap.protocol.run import Run
+from bootstrap.protocol import Failure, Run, read_verdict
 from bootstrap.protocol.run_history import (
     MetricCurve,
     RunHistory,
@@ -28,7 +27,6 @@ from bootstrap.protocol.run_history import (
     SampleHead,
     ask_history,
 )
-from bootstrap.protocol.verdict import read_verdict
 from bootstrap.runs.report import (
     ReportedFile,
     RunReport,

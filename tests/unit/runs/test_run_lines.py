@@ -10,7 +10,7 @@ import pytest
 
 from bootstrap.boxes.at_home import row_of, run_of
 from bootstrap.errors import UsageError
-from bootstrap.protocol.failure import Failure, find_failure
+from bootstrap.protocol import Failure, find_failure
 from bootstrap.protocol.run import Run, as_it_ended, select_runs
 from bootstrap.protocol.run_details import UsedGpu, gpu_use, parse_details
 from bootstrap.runs.status import RunFromHome, RunStatus, metric_lines, run_lines

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bootstrap.protocol.run import Run
+from bootstrap.protocol import Run
 from bootstrap.runs import run_end
 
 

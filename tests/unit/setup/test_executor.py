@@ -25,9 +25,8 @@ from bootstrap.events import Event
 from bootstrap.link import LinkLost, LocalStream, LocalWire, reconnecting
 from bootstrap.link.exchange import run_script
 from bootstrap.plan import Step, steps_for
+from bootstrap.protocol import BoxState, LaunchOptions, build_query
 from bootstrap.protocol import query as launching
-from bootstrap.protocol.probe import BoxState
-from bootstrap.protocol.query import LaunchOptions, build_query
 from bootstrap.render.script import script_id
 from bootstrap.repo.objects import ObjectStream
 from bootstrap.setup import Reporter, executor, payload, send

@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import ProfileError, UsageError
-from bootstrap.profile.consent import ConsentError
-from bootstrap.profile.load import read_profile
-from bootstrap.profile.schema import DataItem, Profile
+from bootstrap.profile import ConsentError, DataItem, Profile, read_profile
 from bootstrap.repo.place import repository_root
 from bootstrap.setup.payload import Payload, build_payload
 from bootstrap.setup.request import SetupRequest

@@ -14,9 +14,8 @@ from bootstrap.errors import BoxstrapError, exit_code
 from bootstrap.event_codes import CODES, explain, named_in
 from bootstrap.events import Event
 from bootstrap.link import LocalWire
-from bootstrap.profile.schema import Advice, Profile
-from bootstrap.protocol.probe import BoxState
-from bootstrap.protocol.run import Run
+from bootstrap.profile import Advice, Profile
+from bootstrap.protocol import BoxState, Run
 from bootstrap.repo.snapshot_store import ChangeCount
 from bootstrap.setup.result import SetupEnd, SetupResult, raise_for, run_of_work
 from bootstrap.ui.screens import JsonScreen

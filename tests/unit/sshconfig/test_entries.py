@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.link import Route, all_boxes, registry
-from bootstrap.link.forgotten import forget_box
+from bootstrap.link import Route, all_boxes, forget_box, registry
 from bootstrap.sshconfig.entries import TAKEN, update
 from bootstrap.sshconfig.userfile import ConfigPlace
 from tests.unit.sshconfig.asking import meaning, options

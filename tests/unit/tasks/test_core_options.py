@@ -11,8 +11,8 @@ import pytest
 from bootstrap.boxes.at_home import note_seen
 from bootstrap.errors import UnreachableError
 from bootstrap.link import KnownBox, record
-from bootstrap.profile.schema import PROFILE
-from bootstrap.protocol.run import Run
+from bootstrap.profile import PROFILE
+from bootstrap.protocol import Run
 from bootstrap.tasks import NAMES, usage
 from bootstrap.tasks.command import Call, _complete_error, _with_box
 from tests.cli import User

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.event_codes import CODES
-from bootstrap.profile.schema import PROFILE
+from bootstrap.profile import PROFILE
 from bootstrap.tasks import NAMES
 from bootstrap.tasks.completion import candidates
 from bootstrap.tasks.effects import NEXT

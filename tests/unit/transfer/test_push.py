@@ -27,7 +27,7 @@ from bootstrap.onbox.transfer.frames import (
     Bundle,
     read_frames,
 )
-from bootstrap.profile.schema import SentItem
+from bootstrap.profile import SentItem
 from bootstrap.protocol import transfer
 from bootstrap.protocol.transfer import Frame, Transfer
 from bootstrap.transfer import sender
