@@ -48,10 +48,7 @@ def own_command(*words: str) -> list[str]:
 def ask_program(
     command: Sequence[str], timeout_s: float, cwd: Path | None = None, errors: str = "replace"
 ) -> subprocess.CompletedProcess[str]:
-    """Return how a program of this machine ended, and what it said; it is given no input.
-
-    Raises OSError, TimeoutExpired.
-    """
+    """Return how a program of this machine ended, without input. Raises OSError, TimeoutExpired."""
     import subprocess  # late: most commands run none
 
     return subprocess.run(

@@ -432,10 +432,7 @@ _ONE_KEY = threading.Lock()
 
 
 def machine_key() -> bytes:
-    """Return this machine's key, which fingerprints and receipts are made with; make it if needed.
-
-    Raises OSError.
-    """
+    """Return this machine's key for fingerprints and receipts, made if needed. Raises OSError."""
     with _ONE_KEY:  # two setups in one program must not make two keys
         file = state_dir() / "secrets.key"
         with contextlib.suppress(FileNotFoundError):

@@ -181,10 +181,7 @@ _WORTH_IT = 96 * 1024  # bytes; above, all rounds take seconds, and one gains ne
 
 
 def bare_shell(text: str) -> str:
-    """Return shell code without comment lines, empty lines and indentation.
-
-    Only for code without here-documents and multi-line strings.
-    """
+    """Return shell code without comment lines and indentation; not for here-documents."""
     lines = (line.strip() for line in text.splitlines())
     return "".join(f"{line}\n" for line in lines if line and not line.startswith("#"))
 

@@ -416,10 +416,7 @@ class BoxLogin:
         return self.link.label
 
     def ask(self, question: Callable[[BoxLogin], _Answer]) -> _Answer:
-        """Return the answer to a question that may be asked twice: again if the link was lost.
-
-        Raises as `ReconnectingLink.ask`.
-        """
+        """Ask what may be asked twice, over a lost link too. Raises as `ReconnectingLink.ask`."""
         return self.link.ask(lambda _: question(self))
 
     def close(self) -> None:

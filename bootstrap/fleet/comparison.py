@@ -298,10 +298,7 @@ def usual_place(options: BoxOptions, folder: str, name: str) -> Path:
 def write_comparison(
     options: BoxOptions, report: Comparison, page: Path
 ) -> tuple[dict[str, object], str]:
-    """Write page, CSV and JSON lines; return what is said of it, for programs and for people.
-
-    Raises UsageError if one can't be written.
-    """
+    """Write page, CSV and JSON lines; return the document and the text of it. Raises UsageError."""
     redact = redactor_of_all(options).text
     csv_file, lines_file = page.with_suffix(".csv"), page.with_suffix(".jsonl")
     files = {

@@ -32,10 +32,7 @@ from bootstrap.ui.screen import Reporter, Screen
 def report_sweep(
     options: BoxOptions, screen: Screen, text: str, metric: str | None, out: str | None
 ) -> None:
-    """Write page, CSV and JSON lines of a sweep, named by its file or its name.
-
-    Raises UsageError if there is no such sweep, or nothing can be written there.
-    """
+    """Write page, CSV and JSON lines of a sweep, by its file or its name. Raises UsageError."""
     given = expanded(out) if out else None
     if given:
         check_place(given, "--out")

@@ -67,10 +67,7 @@ class SshSettings:
 
 
 def expand(text: str, tokens: Mapping[str, str]) -> str:
-    """Expand `~`, `%` tokens and `${NAME}` of a path in an ssh config, as ssh does.
-
-    ssh uses the account's home folder, not $HOME.
-    """
+    """Expand `~`, `%` tokens and `${NAME}` as ssh does: `~` is the account's home, not $HOME."""
     text = re.sub(r"\$\{([^}]+)\}", lambda m: os.environ.get(m[1], ""), text)
     text = re.sub(r"%(.)", lambda m: tokens.get(m[1], m[0]), text)
     if text == "~" or text.startswith("~/"):

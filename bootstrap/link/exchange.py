@@ -108,10 +108,7 @@ def run_script(wire: Wire, script: str, stdin: bytes = b"", timeout: float | Non
 def run_script_checked(
     wire: Wire, script: str, stdin: bytes = b"", timeout: float | None = None
 ) -> Answer:
-    """Run `script` on the box with `/bin/sh` and return output, exit code and errors.
-
-    Raises as `exchange`.
-    """
+    """Run `script` there by `/bin/sh`; return output, exit code, errors. Raises as `exchange`."""
     sentinel = os.urandom(16).hex()
     stream = wire.start(shell_command(_frame(script, sentinel)))
     out_of_time = threading.Event()

@@ -154,10 +154,7 @@ def boxes_at(endpoint: Endpoint) -> record.KnownBox | None:
 
 
 def lookup(text: str) -> tuple[Target, record.KnownBox | None]:
-    """Return the target that `text` means, and the box if `text` is a known box's name.
-
-    Raises UsageError, see `parse_host`.
-    """
+    """Return what `text` means, and the box if it is one's name. Raises as `parse_host`."""
     target = parse_host(text)
     box = _named(target.text)
     return (box.target, box) if box else (target, None)
@@ -362,10 +359,7 @@ def _refuse_lost(names: set[str], endpoint: Endpoint) -> None:
 
 
 def _current_address(target: Target, box: record.KnownBox | None) -> Target:
-    """Return where the box was reached last; for an unknown box, what its account reports.
-
-    Raises as `ask_account`.
-    """
+    """Return where the box was last, else what its account says. Raises as `ask_account`."""
     if box is None or not box.address:
         return ask_account(target)
     return replace(target, address=box.address, port=box.port, user=box.user or None)

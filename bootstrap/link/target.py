@@ -179,10 +179,7 @@ def _is_rented(text: str) -> bool:
 
 
 def looks_like_unquoted_ssh(argv: Sequence[str]) -> str | None:
-    """Return the quoted form to use if `--host ssh -p 46769 root@…` was typed without quotes.
-
-    None for any other command line `argv`.
-    """
+    """Return the quoted form of `--host ssh -p 46769 root@…` if it was typed without quotes."""
     words = [part for word in argv for part in word.split("=", 1)]
     for index in range(len(words) - 1):
         if words[index : index + 2] == ["--host", "ssh"]:

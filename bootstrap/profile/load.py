@@ -435,10 +435,7 @@ def read_commands(file: Path, example: str) -> dict[str, str]:
 
 
 def read_own_yaml(file: Path) -> Sequence[tuple[Scalar, Node]]:
-    """Return the entries of a file of the config folder; none if there is no file.
-
-    Raises UsageError if other users can write it, or it is no YAML.
-    """
+    """Return the entries of a file of the config folder, if it is there. Raises UsageError."""
     if not file.exists():
         return ()
     paths.refuse_others_word(file)
@@ -453,18 +450,12 @@ _LONGEST_KEY = 16 * 1024
 
 
 def public_keys(profile: Profile) -> list[str]:
-    """Return the keys that may log in; the files are read because the script has the keys in it.
-
-    Raises ProfileError if a file is missing or is not a public key.
-    """
+    """Return the keys that may log in: the script has them in it. Raises ProfileError."""
     return [public_key(entry) for entry in profile.ssh.authorized_keys]
 
 
 def check_public_keys(loaded: LoadedProfile) -> None:
-    """Read the public keys that the profile names, before any box is contacted.
-
-    Raises ProfileError with the file and line that names the wrong one.
-    """
+    """Read the profile's public keys, before any box is contacted. Raises ProfileError."""
     if loaded.profile.ssh.authorized_keys:
         try:
             public_keys(loaded.profile)

@@ -72,10 +72,7 @@ class YamlFile:
 
 
 def read_yaml(path: Path, label: str) -> YamlFile:
-    """Read the file at `path`; `label` is how messages name it.
-
-    Raises WrongProfileError if the file can't be used at all.
-    """
+    """Read a file that messages name `label`. Raises WrongProfileError if that can't be done."""
     try:
         with open_regular(path) as file:
             ordinary(str(real(path)))
@@ -101,10 +98,7 @@ def read_yaml(path: Path, label: str) -> YamlFile:
 
 
 def parse_list(text: str, label: str) -> list[str]:
-    """Return the texts of a one-line YAML list such as `[a, "b c"]`.
-
-    Raises ValueError when `text` is anything else.
-    """
+    """Return the texts of a YAML list in one line, as `[a, "b c"]`. Raises ValueError."""
     try:
         node, problems = _build(text, label)
     except WrongProfileError as error:

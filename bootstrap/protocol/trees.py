@@ -277,10 +277,7 @@ class BoxWorkStream:
         self._timer.start()
 
     def read_work(self) -> BoxWork | None:
-        """Read the box's list of work; None if the box has no such repository.
-
-        Raises LinkLost, NoAnswer.
-        """
+        """Read the box's list of work, if it has the repository. Raises LinkLost, NoAnswer."""
         answer = bytearray()
         while not answer.endswith(_READY):
             piece = self._stream.read(PIECE)

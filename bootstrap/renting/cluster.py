@@ -21,10 +21,7 @@ from bootstrap.renting.rental import Rental, RentalState, may_be_used_since
 
 
 def others_of(account: CloudAccount, box: RentedBox) -> list[RentedBox]:
-    """Return the other boxes of its cluster that are there now; none if it is of no cluster.
-
-    Raises as `CloudAccount.boxes`.
-    """
+    """Return the other boxes of its cluster that are there now. Raises as `CloudAccount.boxes`."""
     if not box.cluster:
         return []
     return [

@@ -62,10 +62,7 @@ def _number(value: object) -> float | None:
 def count_lease(
     box: KnownBox, terms: rules.LeaseTerms, rented: RentedBox, account: CloudAccount
 ) -> rules.LeaseState:
-    """Count until now, and write the count down.
-
-    Raises UnreachableError if the account does not report its time.
-    """
+    """Count until now, and write it down. Raises UnreachableError if the account tells no time."""
     now, started = account.answered_at, rented.since or 0.0
     if now is None:
         raise UnreachableError(

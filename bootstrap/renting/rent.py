@@ -137,10 +137,7 @@ class Renter:
         self._until = self._clock.now() + wish.wait_s
 
     def run(self, set_up: Callable[[str], _T]) -> tuple[Rental, _T]:
-        """Return the box, and what `set_up` returned for its host.
-
-        Raises NoOfferError if nothing could be rented, and whatever `set_up` raises.
-        """
+        """Return the box, and what `set_up` made of it. Raises NoOfferError, and as that."""
         wish = self._wish
         box, is_new = self._next()
         while True:

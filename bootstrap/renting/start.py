@@ -188,10 +188,7 @@ def question(box: RentedBox, price: float) -> str:
 
 
 def start_asked(host: str, price: float, confirm: Callable[[str], bool], say: Say) -> bool:
-    """Start this box if it is still stopped and the user agrees; return whether it was started.
-
-    Raises as `start`.
-    """
+    """Start a box that is still stopped, if the user agrees; return whether. Raises as `start`."""
     from bootstrap.renting.ownership import account_of
 
     account, box_id = account_of(host)

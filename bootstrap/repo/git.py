@@ -191,10 +191,7 @@ def _is_full(folder: Path) -> bool:
 
 
 def git_error(folder: Path, failure: GitError, written: Path | None = None) -> BoxstrapError:
-    """Return the error for a failure that a healthy repository can't cause.
-
-    `written` is where git writes, if that is another folder.
-    """
+    """Return the error for what a healthy repository can't cause; `written`: where git writes."""
     amiss = disk_error(written or folder, failure)
     if amiss:
         return amiss

@@ -46,10 +46,7 @@ class Repository:
 
 
 def open_repository(path: Path, *, exactly: bool = False) -> Repository:
-    """Open the repository around `path`; with `exactly` the bare one at `path` itself.
-
-    Raises UsageError if there is none, or if it belongs to another user.
-    """
+    """Open the repository around `path`; `exactly`: the bare one there. Raises UsageError."""
     place = Place(path, path, path, bare=True) if exactly else locate(path)
     strangers = place.strangers()
     if strangers and not is_trusted(place.root):

@@ -290,10 +290,7 @@ class ObjectStream:
 
 
 def parse_report(answer: bytes, said: bytes = b"") -> None:
-    """Check receive-pack's answer; `said` is its standard error, for the message.
-
-    Raises BoxstrapError unless the pack was unpacked and every ref was accepted.
-    """
+    """Check receive-pack's answer; `said`: its errors. Raises BoxstrapError if it took not all."""
     lines = _packets(answer)
     if not lines:
         raise _not_taken("its git gave no report", said)

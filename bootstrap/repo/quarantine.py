@@ -113,10 +113,7 @@ class Quarantine:
         return int(self._ask("rev-list", "--count", tip, *known))
 
     def keep(self, refs: Mapping[str, str]) -> None:
-        """Add the objects to the repository, and set these refs: all of them or none.
-
-        Raises BoxstrapError if that can't be written.
-        """
+        """Add the objects, and set these refs: all of them or none. Raises BoxstrapError."""
         target = self._here.git_dir / "objects" / "pack"
         try:
             for kind in ("pack", "idx"):  # in this order: git sees a pack once it has an index

@@ -334,10 +334,7 @@ def unreadable_error(here: LocalRepository, failure: GitError) -> UsageError | N
 
 
 def checked(here: LocalRepository, snapshot: Snapshot) -> Snapshot:
-    """Return the snapshot with all its objects; a store that lost some is made again.
-
-    Raises BoxstrapError if the files have changed by now.
-    """
+    """Return it with all its objects, made again if some are lost. Raises BoxstrapError."""
     if snapshot.id == snapshot.commit:
         return snapshot
     asked = ("rev-list", "--objects", "--quiet", snapshot.id, f"^{snapshot.commit}")

@@ -257,10 +257,7 @@ _ENTRY = (
 
 
 def as_git_wrote_them(here: LocalRepository, filtered: set[bytes]) -> set[bytes]:
-    """Return those of the files that still have the size and times that git recorded.
-
-    Raises GitError.
-    """
+    """Return the files that have the size and times that git recorded. Raises GitError."""
     if not filtered:
         return set()
     listed = run_git(here.folders, "ls-files", "--debug", "-z")
@@ -354,10 +351,7 @@ def content_of(folders: Folders, tree: str) -> str:
 def count_changes(
     here: LocalRepository, changes: Iterable[Change], store: SnapshotStore
 ) -> ChangeCount:
-    """Count the changes as git compares files: converted line endings, say, are no change.
-
-    Raises GitError.
-    """
+    """Count the changes as git does: converted line endings, say, are none. Raises GitError."""
     of = {b"A": set[bytes](), b"D": set[bytes](), b"M": set[bytes](), b"T": set[bytes]()}
     modified, changes = [], list(changes)
     for change in changes:

@@ -90,10 +90,7 @@ def without_user_info(url: str) -> str:
 
 
 def as_https(url: str) -> str:
-    """Return the https address of the same repository on its host, without user-info.
-
-    Raises UsageError if `check_url` does.
-    """
+    """Return the repository's https address, without user-info. Raises as `check_url`."""
     kind = check_url(url)
     bare = without_user_info(url)
     scheme = _SCHEME.fullmatch(bare)

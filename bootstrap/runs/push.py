@@ -43,10 +43,7 @@ class PushedFiles(Document):
 
 
 def push_path(options: BoxOptions, screen: Screen, wish: PushOptions) -> None:
-    """Send a file or a folder, and show what was sent.
-
-    Raises as `push_folder` and `connect`; NotSafeError if files on the box are in the way.
-    """
+    """Send a file or a folder, and show what was sent. Raises as `push_folder` and `connect`."""
     source = expanded(wish.path)
     try:
         source.stat()
@@ -83,10 +80,7 @@ def push_path(options: BoxOptions, screen: Screen, wish: PushOptions) -> None:
 
 
 def push_data(options: BoxOptions, screen: Screen, *, replace: bool) -> None:
-    """Send each item of the profile's `data` that is on this machine to its place.
-
-    Raises as `push_path` and `load_profile`; UsageError if it names nothing on this machine.
-    """
+    """Send the profile's `data` on this machine. Raises as `push_path` and `load_profile`."""
     from bootstrap.profile.consent import load_profile
 
     items = local_items(load_profile(options, kinds={Permission.DATA}).profile)

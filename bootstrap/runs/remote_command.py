@@ -38,10 +38,7 @@ from bootstrap.ui.screen import TEXT_LENGTH, Screen
 def attach_to(
     options: BoxOptions, screen: Screen, *, run: str | None, every: bool, as_json: bool = False
 ) -> None:
-    """Replace this process with the attached session; `as_json`: only tell the command for it.
-
-    Raises UsageError, BoxLacksError.
-    """
+    """Become the attached session; `as_json`: only tell how. Raises UsageError, BoxLacksError."""
     if not as_json and not sys.stdin.isatty():
         where = f" --host {shlex.quote(options.host)}" if options.host else ""
         raise UsageError(

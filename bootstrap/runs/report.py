@@ -50,10 +50,7 @@ _MOST_RESULTS = 1000
 
 
 def make_report(options: BoxOptions, screen: Screen, name: str | None, out: str | None) -> None:
-    """Ask the box, and write the page; without `out` next to the run's results.
-
-    Raises UsageError if there is no such run or the page can't be written; UnreachableError.
-    """
+    """Write a run's page, by default next to its results. Raises UsageError, UnreachableError."""
     given = expanded(out) if out else None
     if given:
         check_place(given, "--out")

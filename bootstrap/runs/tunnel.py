@@ -297,10 +297,7 @@ class OpenTunnel(Document):
 def open_tunnels(
     options: BoxOptions, screen: Screen, wish: TunnelOptions, *, as_json: bool
 ) -> None:
-    """Open the tunnels, and hold them open until KeyboardInterrupt.
-
-    Raises UsageError, BoxLacksError, StepFailedError, and as `connect`.
-    """
+    """Hold tunnels open until Ctrl-C. Raises UsageError, BoxLacksError, StepFailedError."""
     wished = [parse_forward(text) for text in wish.ports]
     with BoxLogin.open(options, screen, opens_forwards=True) as box:
         wished += _pasted(box, wish)

@@ -124,10 +124,7 @@ def complete(context: SetupContext, began: float) -> SetupResult:
 
 
 def execute(context: SetupContext) -> tuple[SetupExecutor, BoxState, str]:
-    """Set the box up; return the executor, the box's state before, and the setup's id.
-
-    Raises as `SetupExecutor.run`.
-    """
+    """Set the box up; return executor, state before, setup's id. Raises as `SetupExecutor.run`."""
     # Imported here, while the box answers, to not delay the login.
     from bootstrap.setup.context import warn_of_provider
     from bootstrap.setup.executor import SetupExecutor

@@ -200,10 +200,7 @@ def find_windows() -> Windows:
 
 
 def write_for_windows(windows: Windows, boxes: Iterable[KnownBox]) -> list[str]:
-    """Write the entries on the Windows side; returns what the user must still do, in sentences.
-
-    Raises NoWindowsError if the config there can't be changed.
-    """
+    """Write Windows' entries; return what is left for the user to do. Raises NoWindowsError."""
     alive, advice = entries.reachable(boxes), []
     theirs = _hosts(windows)
     blocks = [entries.HEAD]

@@ -338,10 +338,7 @@ def update(place: ConfigPlace, *, afresh: bool = False) -> UpdateResult:
 
 
 def remove_block(place: ConfigPlace) -> bool:
-    """Restore the user's ssh config; returns whether there was anything to remove.
-
-    Raises UsageError if the file can't be changed.
-    """
+    """Restore the user's ssh config; return whether it had our lines. Raises UsageError."""
     file = UserFile(place.config)
     make_private(place.folder)
     with _alone(place):

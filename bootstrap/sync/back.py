@@ -100,10 +100,7 @@ def bring_from(box: BoxLogin, here: LocalRepository, screen: Screen) -> FetchedW
 
 
 def look_at_work(box: BoxLogin, here: LocalRepository, key: str) -> BoxWork | None:
-    """Return what was made in the tree of `key` there, without fetching; None if there is none.
-
-    Raises UnreachableError.
-    """
+    """Return what was made in the tree of `key`, unfetched; else None. Raises UnreachableError."""
     with _stream(box, here, key) as stream:
         return stream.read_work()
 

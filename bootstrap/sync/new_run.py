@@ -84,10 +84,7 @@ def start_run(request: SetupRequest, screen: Screen, show: Show) -> StartedRun:
 def begin_run(
     context: SetupContext, screen: Screen, show: Show, *, waits: bool = True
 ) -> StartedRun:
-    """Start the run of `context.request`, which was prepared; `waits`: for its first output.
-
-    Raises as `start_run`.
-    """
+    """Start the run that was prepared; `waits`: for its first output. Raises as `start_run`."""
     began, request = time.monotonic(), context.request
     assert request.run is not None  # noqa: S101 - callers always set it
     wish = request.run.of(context.payload.profile)

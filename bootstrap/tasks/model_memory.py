@@ -170,10 +170,7 @@ def _activations(model: Model, training: Training) -> float:
 
 
 def find_model(text: str) -> Model:
-    """Return the model of a name, of a number of parameters (`7B`), or of a config.json.
-
-    Raises UsageError if it is none of these.
-    """
+    """Return the model of a name, a size (`7B`) or a config.json. Raises UsageError."""
     name = text.lower().rpartition("/")[2]
     if name in MODELS:
         return MODELS[name]

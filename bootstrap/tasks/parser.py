@@ -27,10 +27,7 @@ def parse_program(words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
 
 
 def parse_command(command: Command, words: Sequence[str], *, bare: bool = True) -> dict[str, Any]:
-    """Return the command's options, and the program's among them. Raises UsageError.
-
-    `bare`: whether a word may stand without its option.
-    """
+    """Return the command's and the program's options; `bare`: also by words. Raises UsageError."""
     options = (*command.options, *ANYWHERE)
     parser = _parser(options, command)
     if command.name in WITH_COMMAND:

@@ -34,10 +34,7 @@ def over_mcp() -> str:
 
 
 def install_skill(repo: Path | None = None) -> list[Path]:
-    """Write it into a repository or the home, wherever an agent looks; return the files.
-
-    Raises BoxstrapError.
-    """
+    """Write it where agents look, in a repository or the home. Raises BoxstrapError."""
     files = [(repo or Path.home()) / folder / _FILE for folder in FOLDERS]
     for file in files:
         if led := leads_out(file, repo):

@@ -118,10 +118,7 @@ def run_sweep(call: Call, hosts: Sequence[str], words: Sequence[str]) -> None:
 
 
 def wait_for_sweep(call: Call, tell: Callable[[str, Run], None]) -> None:
-    """Wait for the cells of a sweep, on the boxes that they were given to.
-
-    Raises UsageError if there are none, BoxesFailedError.
-    """
+    """Wait for the cells of a sweep, wherever they are. Raises UsageError, BoxesFailedError."""
     from bootstrap.fleet.sweep_report import find_sweep
     from bootstrap.runs.run_end import wait_for
 

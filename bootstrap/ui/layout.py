@@ -254,10 +254,7 @@ def _flowed(cells: Iterable[str], width: int) -> list[str]:
 
 
 def what_next(head: str, commands: Iterable[tuple[str, str]], billing: str) -> str:
-    """Return the block that ends a setup: state, aligned commands, and the billing reminder.
-
-    An empty text leaves its line out.
-    """
+    """Return the block that ends a setup: state, aligned commands, billing; no empty line."""
     told = aligned((f"  {label}", command) for label, command in commands if command)
     return "\n\n".join(filter(None, (head, "\n".join(told), billing)))
 
