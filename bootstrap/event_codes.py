@@ -243,11 +243,8 @@ def field_names(sentence: str) -> set[str]:
 
 
 def explain(code: str, fields: Mapping[str, float | str]) -> Code:
-    """Return the code's sentence and next step, with the event's numbers put in.
-
-    An unknown code is no error, because a box may run another version: its name
-    is the sentence.
-    """
+    """Return the code's sentence and next step, with the event's numbers in it. An unknown code's
+    sentence is its name: a box may run another version."""
     known = CODES.get(code)
     if known is None:
         return Code(code, "the step's log shows its last lines")

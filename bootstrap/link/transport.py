@@ -143,11 +143,8 @@ class KeyAuth(AuthOnlyHandler):
     def send_auth_request(
         self, username: str, method: str, finish_message: Callable[[Message], None] | None = None
     ) -> list[str]:
-        """Send the request as paramiko does, but create the event for the answer first.
-
-        paramiko creates it after sending, so an answer that comes very fast is
-        never noticed.
-        """
+        """Send it as paramiko does, but create the event for the answer first: an answer that came
+        before that would never be noticed."""
         self.auth_method = method
         self.username = username
         message = Message()

@@ -92,11 +92,8 @@ def never_stops(name: str) -> UsageError:
 
 
 def find_rented(host: str) -> RentedBox:
-    """Return the box that `provider:id` names.
-
-    Raises UsageError if there is no key or no such box, UnreachableError if the account can't be
-    asked, or says that the box can't be reached now.
-    """
+    """Return the box that `provider:id` names. Raises UsageError without a key or such a box,
+    UnreachableError if the account can't be asked, or says that the box can't be reached now."""
     name, _, box_id = host.partition(":")
     account = find_account(name)
     if account is None:

@@ -170,11 +170,8 @@ class Api:
         return self._checked(*self._read("POST", path, body), model)
 
     def post(self, path: str, body: object, model: type[_Model]) -> _Model:
-        """Change something, once.
-
-        Raises UndecidedError if nobody knows whether it was changed, RefusedError if it wasn't,
-        and as `get` if it was never sent.
-        """
+        """Change something, once. Raises UndecidedError if nobody knows whether it was changed,
+        RefusedError if it wasn't, and as `get` if it was never sent."""
         return self._change("POST", path, body, model)
 
     def put(self, path: str, body: object, model: type[_Model]) -> _Model:

@@ -426,11 +426,8 @@ _URL = re.compile(r"https?://[A-Za-z0-9._~:/?#@!$&'()*+,;=%\[\]-]{1,2000}")
 
 
 def by_url(url: str, sha256: str) -> str:
-    """Return a paste that fetches a script and runs it only if its SHA-256 matches.
-
-    Every box has one of curl, wget, python3 or apt's helper. Raises UsageError if
-    `url` is not a URL.
-    """
+    """Return a paste that fetches a script, by what every box has one of, and runs it only if its
+    SHA-256 matches. Raises UsageError if `url` is none."""
     if not _URL.fullmatch(url):
         raise UsageError("--url takes a URL such as https://example.org/box.sh.")
     address = shlex.quote(url)
