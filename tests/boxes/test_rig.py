@@ -46,9 +46,7 @@ HAS = {
 
 
 @pytest.mark.parametrize("kind", HAS)
-def test_each_kind_of_test_box_has_exactly_the_tools_that_it_is_said_to_have(
-    box: Start, kind: str
-) -> None:
+def test_each_kind_of_test_box_has_exactly_the_tools_it_lists(box: Start, kind: str) -> None:
     made = box(kind)
     done = ssh(
         made, f"for t in {' '.join(TOOLS)}; do command -v $t >/dev/null && echo has:$t; done"
@@ -57,9 +55,7 @@ def test_each_kind_of_test_box_has_exactly_the_tools_that_it_is_said_to_have(
     assert found == HAS[kind]
 
 
-def test_test_boxes_share_no_files_processes_or_rights_with_each_other_or_this_machine(
-    box: Start,
-) -> None:
+def test_test_boxes_share_no_files_processes_or_rights_with_one_another(box: Start) -> None:
     one, two = box("bare"), box("bare")
     one.write("/root/mark", "one")
     assert not two.exists("/root/mark")

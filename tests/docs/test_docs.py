@@ -110,9 +110,7 @@ def test_every_boxstrap_command_on_a_page_can_be_parsed(page: Path) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_section_of_each_provider_has_its_up_and_down_commands_and_what_its_class_says(
-    name: str,
-) -> None:
+def test_the_section_of_each_provider_has_its_commands_and_what_its_class_says(name: str) -> None:
     """`test_every_boxstrap_command_on_a_page_can_be_parsed` checks that both can be parsed."""
     provider = PROVIDERS[name]
     section = text_of("docs/providers.md").partition(f"\n## {provider.title}\n")[2]

@@ -60,9 +60,7 @@ def test_a_file_outside_of_docs_has_its_place_on_the_site() -> None:
         ("docs/index.md", "adr", "adr/README.md"),
     ],
 )
-def test_links_between_files_are_rewritten_to_pages_of_the_site(
-    page: str, link: str, want: str
-) -> None:
+def test_links_between_files_become_links_of_the_site(page: str, link: str, want: str) -> None:
     assert site_links.rewritten(f"see [it]({link}).", ROOT / page) == f"see [it]({want})."
 
 

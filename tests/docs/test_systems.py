@@ -59,9 +59,7 @@ def test_every_door_and_provider_that_the_systems_page_names_exists() -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
-def test_each_row_of_the_systems_page_names_an_existing_test_or_says_never_tried(
-    row: list[str],
-) -> None:
+def test_each_row_of_the_systems_page_names_a_test_or_says_never_tried(row: list[str]) -> None:
     shown = row[3]
     named = re.findall(r"`(\w[\w/]*\.py)(?:::(test_\w+))?`", shown)
     for file, test in named:

@@ -8,9 +8,7 @@ from tests.faults.plugin import Faults
 from tests.main_job.rented import Rented
 
 
-def test_a_box_account_without_root_or_sudo_is_set_up_and_trains(
-    anywhere: Rented, faults: Faults
-) -> None:
+def test_a_box_account_without_root_is_set_up_and_trains(anywhere: Rented, faults: Faults) -> None:
     anywhere.user.repository(requirements__txt="iniconfig>=2\n")
     with faults.attempt("no root, no sudo") as attempt:
         assert "step 1 loss" in anywhere.run("setup").must(0).out

@@ -80,7 +80,7 @@ def test_setup_names_the_step_at_which_the_disk_filled_up_and_finishes_once_ther
     at_once(one, ROWS)
 
 
-def test_setup_on_a_box_with_too_little_room_is_refused_before_any_change(
+def test_setup_with_too_little_room_is_refused_before_any_change(
     rent: Rent, faults: Faults
 ) -> None:
     rented = rent("smalldisk")
@@ -111,9 +111,7 @@ def test_setup_is_refused_when_the_box_has_no_room_for_temporary_files(
         attempt.outcome("works")
 
 
-def test_a_run_on_a_box_with_a_full_disk_is_not_begun_until_there_is_room(
-    rent: Rent, faults: Faults
-) -> None:
+def test_a_run_is_not_begun_on_a_full_disk_until_there_is_room(rent: Rent, faults: Faults) -> None:
     rented = rent("vast", used=True, disk="900M")
     rented.user.repository()
     rented.run("setup").must(0)

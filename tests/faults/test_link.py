@@ -105,9 +105,7 @@ def test_setup_notices_a_black_holed_link_at_each_step_and_the_box_goes_on(
         list(pool.map(one, STEPS))
 
 
-def test_logs_follow_loses_no_line_of_the_run_through_a_black_holed_link(
-    rent: Rent, faults: Faults
-) -> None:
+def test_logs_follow_loses_no_line_through_a_black_holed_link(rent: Rent, faults: Faults) -> None:
     rented = rent("vast", used=True)
     counting = "import time\nfor n in range(400):\n    print('line', n, flush=True)\n"
     rented.user.repository(train__py=counting + "    time.sleep(0.05)\n")

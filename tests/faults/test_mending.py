@@ -215,9 +215,7 @@ def test_setup_stops_where_the_new_commit_would_change_what_was_made_on_the_box(
         assert rented.runs() == ["train-1"]
 
 
-def test_what_stays_outside_the_new_commit_on_the_box_is_kept_by_setup(
-    rent: Rent, faults: Faults
-) -> None:
+def test_work_on_the_box_outside_the_new_commit_stays_at_setup(rent: Rent, faults: Faults) -> None:
     rented = rent("vast", used=True)
     repository = rented.user.repository(notes__txt="one\n", other__txt="one\n")
     rented.run("setup").must(0)

@@ -72,9 +72,7 @@ def recorded(folder: Path, *options: str) -> str:
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])
-def test_the_table_of_faults_is_the_same_with_and_without_test_workers(
-    tmp_path: Path, workers: str
-) -> None:
+def test_the_table_of_faults_is_the_same_with_test_workers(tmp_path: Path, workers: str) -> None:
     out = recorded(tmp_path, "-n", workers, "--seed", "7")
     table = out[out.index(" faults ") :]
     assert re.search(r"^link cut +4  FAILED 1 of 4 \(python\)  2.0 s, 9.0 s$", table, re.M), out

@@ -260,7 +260,7 @@ def test_down_never_says_that_nothing_would_be_lost_when_it_asks_a_lying_box(
     lying.tells(faults, lie, "down", DOWN[lie])
 
 
-def test_down_destroys_nothing_when_a_box_gives_the_id_of_another(
+def test_down_destroys_nothing_if_a_box_gives_the_id_of_another(
     lying: Lying, faults: Faults
 ) -> None:
     """Even with every option that allows more."""

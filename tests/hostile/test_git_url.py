@@ -210,9 +210,7 @@ def test_a_token_in_git_url_is_in_no_argument_file_or_output_of_any_command(
 
 
 @pytest.mark.parametrize("access", ["over-ssh", "url"])
-def test_the_script_of_verify_holds_no_token_of_git_url(
-    hosted: Host, access: str, faults: Faults
-) -> None:
+def test_the_script_of_verify_has_no_git_token(hosted: Host, access: str, faults: Faults) -> None:
     """`verify` renders without a repository, so the URL comes from the profile."""
     with faults.attempt("token in git.url", f"verify, access {access}"):
         there = hosted(TOKEN)
@@ -234,7 +232,7 @@ def test_render_of_a_missing_git_ref_names_it_and_shows_no_token(user: User, hos
         assert "gone" in done.err
 
 
-def test_a_wrong_token_in_git_url_is_said_as_failed_login_and_not_shown(
+def test_a_wrong_token_in_git_url_fails_the_login_and_is_not_shown(
     user: User, hosted: Host
 ) -> None:
     there = hosted(TOKEN)
@@ -446,9 +444,7 @@ def test_a_mirror_of_git_url_follows_new_commits_and_a_changed_default_branch(
     assert there.commit() == commit, "the old default branch was used"
 
 
-def test_a_mirror_of_git_url_that_is_up_to_date_has_no_file_rewritten(
-    user: User, hosted: Host
-) -> None:
+def test_a_mirror_of_git_url_that_is_up_to_date_is_not_rewritten(user: User, hosted: Host) -> None:
     there = hosted()
     there.commit()
     before = {path: path.stat().st_mtime_ns for path in there.mirror.rglob("*")}
@@ -524,9 +520,7 @@ def test_three_renders_at_once_share_one_mirror_of_git_url(user: User, hosted: H
         there.push(words)
 
 
-def test_a_mirror_of_git_url_works_in_a_home_that_is_a_git_repository(
-    user: User, hosted: Host
-) -> None:
+def test_a_mirror_of_git_url_works_in_a_home_under_git(user: User, hosted: Host) -> None:
     there = hosted()
     for words in (("init", "-q"), ("config", "user.name", "x")):
         subprocess.run(["git", *words], cwd=user.home, env=user.env, check=True)
@@ -539,9 +533,7 @@ def test_a_mirror_of_git_url_works_in_a_home_that_is_a_git_repository(
 @pytest.mark.parametrize(
     "words", [("render",), ("oneliner",), ("render", "--for", "runpod")], ids=" ".join
 )
-def test_a_git_url_over_plain_http_is_warned_of(
-    user: User, hosted: Host, words: tuple[str, ...]
-) -> None:
+def test_a_git_url_over_http_is_warned_of(user: User, hosted: Host, words: tuple[str, ...]) -> None:
     there = hosted()
     there.say("url")
     done = user.run(*words, "--profile", str(there.profile)).must(0)

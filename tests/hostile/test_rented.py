@@ -202,9 +202,7 @@ def told(text: str) -> str:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("kind", QUIET)
-def test_a_noisy_box_comes_out_of_a_setup_like_a_quiet_one(
-    kind: str, rent: Rent, faults: Faults
-) -> None:
+def test_a_noisy_box_is_set_up_like_a_quiet_one(kind: str, rent: Rent, faults: Faults) -> None:
     both = {}
     for number, name in enumerate((QUIET[kind], kind)):
         rented = rent(name)

@@ -258,9 +258,7 @@ def test_the_list_of_traps_has_each_config_key_by_which_git_runs_a_program() -> 
         assert re.search(rf"^{'[.]'.join(parts)}$", ours, re.MULTILINE), f"{key} is not planted"
 
 
-def test_plain_git_springs_the_traps_that_boxstrap_must_not_spring(
-    user: User, traps: Traps
-) -> None:
+def test_plain_git_springs_the_traps_that_boxstrap_must_not(user: User, traps: Traps) -> None:
     """git itself triggers them, so the other tests don't pass by accident."""
     repository = user.repository()
     plant(repository, traps, user.env)
@@ -441,9 +439,7 @@ SLOW = {
 
 
 @pytest.mark.parametrize("slow", SLOW)
-def test_render_and_init_are_quick_with_a_file_that_would_take_hours_to_parse(
-    user: User, slow: str
-) -> None:
+def test_render_and_init_are_quick_with_a_file_of_hours_to_parse(user: User, slow: str) -> None:
     name, text = SLOW[slow]
     repository = user.repository(boxstrap__yaml="extends: vast\n" + PROFILE)
     repository.commit({name: text})
@@ -453,9 +449,7 @@ def test_render_and_init_are_quick_with_a_file_that_would_take_hours_to_parse(
 
 
 @pytest.mark.parametrize("words", ["gitdir: a\0b", "gitdir: x/" + "y" * 4000, "gitdir: .git"])
-def test_render_says_not_a_repository_when_the_git_file_leads_nowhere(
-    user: User, words: str
-) -> None:
+def test_render_says_no_repository_when_the_git_file_leads_nowhere(user: User, words: str) -> None:
     repository = user.repository()
     shutil.rmtree(repository.root / ".git")
     (repository.root / ".git").write_text(words)
@@ -463,9 +457,7 @@ def test_render_says_not_a_repository_when_the_git_file_leads_nowhere(
 
 
 @pytest.mark.parametrize("common", ["loop", "a\0b", "y" * 4000])
-def test_a_git_commondir_that_leads_nowhere_is_refused_as_wrong_usage(
-    user: User, common: str
-) -> None:
+def test_a_git_commondir_that_leads_nowhere_is_wrong_usage(user: User, common: str) -> None:
     dot_git = user.repository().root / ".git"
     (dot_git / "loop").symlink_to("loop")
     (dot_git / "commondir").write_text(common)

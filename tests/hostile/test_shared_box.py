@@ -71,9 +71,7 @@ SETTINGS = {
 }
 
 
-def test_uv_settings_of_another_user_are_ignored_above_the_workdir_and_refused_in_it(
-    rent: Rent,
-) -> None:
+def test_uv_settings_of_another_user_are_ignored_above_the_workdir_not_in_it(rent: Rent) -> None:
     """Those in it are refused; above it they may come at any moment."""
     rented = rent("nosudo")
     box, user = rented.box, rented.user

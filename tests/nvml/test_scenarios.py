@@ -41,9 +41,7 @@ def test_the_verdict_that_a_box_wrote_is_read_here_and_ends_with_keep_or_return(
     assert page.verdict_lines(read)[-1] == ("Return this box." if wrong else "Keep this box.")
 
 
-def test_a_verdict_tells_name_memory_and_capability_of_each_gpu_with_driver_and_cuda(
-    rig: stub.NvmlRig,
-) -> None:
+def test_a_verdict_tells_name_and_memory_of_each_gpu_driver_and_cuda(rig: stub.NvmlRig) -> None:
     result = rig.run(A100).result
     assert (result["version"], result["driver"], result["cuda"]) == (1, "550.54.15", "12.4")
     assert result["gpus"] == [
@@ -57,9 +55,7 @@ def test_a_verdict_tells_name_memory_and_capability_of_each_gpu_with_driver_and_
     ]
 
 
-def test_mig_slices_are_counted_and_judged_by_their_memory_when_the_order_says_mig(
-    rig: stub.NvmlRig,
-) -> None:
+def test_mig_slices_are_judged_by_their_memory_when_the_order_says_mig(rig: stub.NvmlRig) -> None:
     """The parent's whole memory was judged, and its uuid given to the smoke test."""
     order = {"mig": True, "count": 2, "name": "A100 3g.40gb", "min_memory_gib": 40}
     answer = rig.run(f"{A100}\n{SLICES}", order=order)
@@ -127,9 +123,7 @@ INIT = {
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("code", [*range(1, 12), *range(13, 31), 999])
-def test_every_nvml_error_at_its_start_gives_the_verdict_return(
-    rig: stub.NvmlRig, code: int
-) -> None:
+def test_every_nvml_error_at_its_start_returns_the_box(rig: stub.NvmlRig, code: int) -> None:
     answer = rig.run(f"{A100}\ninit = !{code}")
     assert (answer.code, answer.result["verdict"]) == (6, "return")
     assert answer.reasons() == [("return", INIT.get(code, "gpu-error"), [])]
@@ -162,9 +156,7 @@ def test_the_same_fault_of_several_gpus_is_one_reason_that_lists_them(rig: stub.
     assert "reason return gpu-remapped GPU 7: a bad memory row" in answer.out
 
 
-def test_gpus_without_permission_are_not_counted_unless_none_else_is_there(
-    rig: stub.NvmlRig,
-) -> None:
+def test_gpus_without_permission_are_not_counted_beside_ours(rig: stub.NvmlRig) -> None:
     others = "\n".join(f"gpu.{i}.handle = !4" for i in (0, 1, 3))
     answer = rig.run(f"{A100}\ncount = 4\n{others}", order={"count": 1})
     assert (answer.code, answer.reasons()) == (0, [])
@@ -179,9 +171,7 @@ def test_a_box_without_the_nvml_library_gets_the_verdict_return(rig: stub.NvmlRi
 
 
 @pytest.mark.skipif(stub.has_real_driver(), reason="this machine has NVIDIA's library: it is found")
-def test_an_nvml_library_that_is_an_empty_file_is_reported_as_broken(
-    rig: stub.NvmlRig, tmp_path: Path
-) -> None:
+def test_an_empty_nvml_library_is_reported_as_broken(rig: stub.NvmlRig, tmp_path: Path) -> None:
     empty = stub.NvmlRig(rig.folder, rig.python, tmp_path / stub.LIBRARY)
     empty.library.touch()
     answer = empty.run("")
@@ -199,9 +189,7 @@ def test_a_box_without_a_gpu_is_kept_when_the_profile_requires_none(
 
 
 @pytest.mark.parametrize("wrong", ["init = !18", "gpu.any = !15\ngpu.0.any = !15", "init = hang"])
-def test_a_sick_gpu_is_only_a_warning_when_the_profile_requires_no_gpu(
-    rig: stub.NvmlRig, wrong: str
-) -> None:
+def test_a_sick_gpu_is_a_warning_when_no_gpu_is_required(rig: stub.NvmlRig, wrong: str) -> None:
     answer = rig.run(f"{A100}\n{wrong}", "--limit", "0.6", order={"require": False})
     assert (answer.code, answer.result["verdict"]) == (0, "warn")
 
@@ -249,16 +237,12 @@ def readers(rig: stub.NvmlRig) -> set[psutil.Process]:
 
 
 @pytest.mark.parametrize("wrong", ["init = crash", "gpu.0.remapped = crash"])
-def test_an_nvml_library_that_crashes_gives_the_verdict_return(
-    rig: stub.NvmlRig, wrong: str
-) -> None:
+def test_an_nvml_library_that_crashes_returns_the_box(rig: stub.NvmlRig, wrong: str) -> None:
     answer = rig.run(f"{A100}\n{wrong}")
     assert (answer.code, answer.reasons()) == (6, [("return", "gpu-crash", [])])
 
 
-def test_gpu_memory_heat_and_throttling_are_not_judged_while_a_run_is_alive(
-    rig: stub.NvmlRig,
-) -> None:
+def test_gpu_memory_heat_and_throttling_are_not_judged_beside_a_run(rig: stub.NvmlRig) -> None:
     busy = "gpu.memory_v2 = 81920 79000\ngpu.throttle = 0x8\ngpu.temperature = 88"
     answer = rig.run(f"{A100}\n{busy}", "--run-alive")
     assert (answer.code, answer.reasons()) == (0, [])
@@ -275,9 +259,7 @@ def test_a_box_clock_an_hour_off_from_the_askers_is_a_warning(
     assert (("warn", "clock-wrong", []) in answer.reasons()) == said
 
 
-def test_a_verdict_on_a_gpu_that_is_not_required_never_says_return(
-    rig: stub.NvmlRig,
-) -> None:
+def test_a_verdict_on_a_gpu_that_is_not_required_never_says_return(rig: stub.NvmlRig) -> None:
     """It once said both "return this box" and "keep it, with a warning"."""
     answer = rig.run(f"{A100}\ngpu.ecc_now = 2", order={"require": False, "name": "H100"})
     assert (answer.code, answer.result["verdict"]) == (0, "warn")
@@ -309,9 +291,7 @@ def test_the_summary_of_a_verdict_has_one_line_each_for_gpus_driver_reasons_and_
     ]
 
 
-def test_the_gpu_check_with_out_dash_prints_its_result_and_writes_no_file(
-    rig: stub.NvmlRig,
-) -> None:
+def test_the_gpu_check_with_out_dash_prints_its_result_alone(rig: stub.NvmlRig) -> None:
     answer = rig.run(A100, "--out", "-")
     assert answer.out.startswith('{"version": 1, "verdict": "keep"')
     assert not (rig.folder / "result.json").exists()
@@ -340,9 +320,7 @@ def test_an_agent_environment_without_pynvml_is_an_error_without_a_verdict(
     )
 
 
-def test_a_second_gpu_check_leaves_no_new_file_on_the_box(
-    rig: stub.NvmlRig, tmp_path: Path
-) -> None:
+def test_a_second_gpu_check_leaves_no_file_on_the_box(rig: stub.NvmlRig, tmp_path: Path) -> None:
     looked_at = stub.make_rig(tmp_path)
     looked_at.run(A100)
     before = listing(tmp_path)
@@ -358,9 +336,7 @@ def listing(folder: Path) -> dict[str, tuple[int, int]]:
     return {str(p): (p.stat().st_size, p.stat().st_mtime_ns) for p in files}
 
 
-def test_a_verdict_on_eight_gpus_takes_at_most_a_third_of_a_second(
-    rig: stub.NvmlRig, tmp_path: Path
-) -> None:
+def test_a_verdict_on_eight_gpus_takes_a_third_second(rig: stub.NvmlRig, tmp_path: Path) -> None:
     eight = f"{scenarios.H100}\ncount = 8"
     asked = stub.make_rig(tmp_path)  # as a box has it
     # Other tests may load the machine: one quick answer is enough.

@@ -71,9 +71,7 @@ def test_the_lock_for_development_has_the_same_versions_as_the_one_for_use() -> 
 
 
 @pytest.mark.parametrize("python", PYTHONS)
-def test_the_lock_for_the_site_has_the_same_versions_as_the_one_for_development(
-    python: str,
-) -> None:
+def test_the_lock_for_the_site_has_the_versions_of_the_one_for_development(python: str) -> None:
     """`make lock` takes the versions of the others, so that each package is looked at once."""
     where = {"python_version": python, "python_full_version": f"{python}.0"}
 

@@ -204,9 +204,7 @@ def test_an_installed_boxstrap_renders_each_shipped_profile_to_valid_bash(
     installed.run("bash", "-n", file)
 
 
-def test_an_installed_boxstrap_without_pip_knows_the_default_package_index(
-    installed: InstalledPlace,
-) -> None:
+def test_an_installed_boxstrap_without_pip_knows_a_package_index(installed: InstalledPlace) -> None:
     """uv's environments have no pip unless something requires it; boxstrap needs pip's default."""
     ask = "from bootstrap.render.script import default_index; print(default_index())"
     assert installed.run(installed.bin / "python", "-c", ask).startswith("https://")
@@ -220,9 +218,7 @@ def test_the_demo_of_an_installed_boxstrap_trains(installed: InstalledPlace) -> 
     installed.boxstrap("stop", "--host", "local")
 
 
-def test_uvx_runs_boxstrap_from_the_wheel_without_installing(
-    place: InstalledPlace, wheel: Path
-) -> None:
+def test_uvx_runs_boxstrap_without_installing_it(place: InstalledPlace, wheel: Path) -> None:
     words: list[str | Path] = [
         UV,
         "tool",
@@ -236,9 +232,7 @@ def test_uvx_runs_boxstrap_from_the_wheel_without_installing(
     assert __version__ in place.run(*words, "boxstrap", "--version")
 
 
-def test_pipx_runs_boxstrap_from_the_wheel_without_installing(
-    place: InstalledPlace, wheel: Path
-) -> None:
+def test_pipx_runs_boxstrap_without_installing_it(place: InstalledPlace, wheel: Path) -> None:
     if not shutil.which("pipx"):
         pytest.skip("pipx is not installed")
     _give_pip(place)

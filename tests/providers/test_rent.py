@@ -408,9 +408,7 @@ def test_a_box_given_back_by_down_during_up_stays_ended_in_its_record(world: Ren
     assert [each.state for each in rental.all_rentals()] == [RentalState.ENDED]
 
 
-def test_up_does_not_say_that_a_box_goes_on_which_down_ended_meanwhile(
-    world: RentingWorld,
-) -> None:
+def test_up_does_not_say_that_a_box_goes_on_which_down_ended_meanwhile(world: RentingWorld) -> None:
     def ended_meanwhile(host: str) -> str:
         world.down(next(each for each in rental.all_rentals() if each.host == host))
         raise UnreachableError("the connection was lost")

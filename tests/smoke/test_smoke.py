@@ -77,9 +77,7 @@ def test_the_smoke_test_names_a_sick_gpu_with_the_code_of_its_fault(
         assert found == [(outcome, code)]
 
 
-def test_a_wrong_result_of_the_smoke_test_returns_the_box_and_stands_before_warnings(
-    smoked: Smoked,
-) -> None:
+def test_a_wrong_result_of_the_smoke_test_returns_the_box_before_warnings(smoked: Smoked) -> None:
     outcomes = [outcome for outcome, _, _ in smoked.reasons()]
     assert (smoked.code, smoked.verdict["verdict"]) == (6, "return")
     assert outcomes == sorted(outcomes)  # return before warn
@@ -133,9 +131,7 @@ def test_a_smoke_test_that_hangs_or_crashes_is_given_up_and_says_where(
     assert answer.code == (6 if code == "smoke-failed" else 0)
 
 
-def test_the_smoke_test_is_not_applicable_in_an_environment_without_torch_or_cupy(
-    rig: stub.NvmlRig,
-) -> None:
+def test_the_smoke_test_is_not_applicable_without_torch_or_cupy(rig: stub.NvmlRig) -> None:
     answer = smoke(rig, RTX4090, rig.python)
     assert (answer.code, answer.reasons()) == (0, [])
     assert answer.rows("smoke") == [(None, "n/a")]

@@ -45,9 +45,7 @@ def try_group(rig: stub.NvmlRig, tmp_path: Path, torch_python: Path) -> Try:
     return run
 
 
-def test_healthy_gpus_add_up_right_together_and_a_slow_link_between_them_is_a_warning(
-    try_group: Try,
-) -> None:
+def test_healthy_gpus_add_up_right_and_a_slow_link_between_them_warns(try_group: Try) -> None:
     smoked = try_group(2, "crawls")
     assert smoked.read("smoke-together", None) == (
         "sums over 2 GPUs right; 2 of 2 direct ways from card to card"
@@ -75,9 +73,7 @@ def test_a_pair_of_gpus_that_hangs_is_named_with_the_nccl_variable_to_set(try_gr
         ("lies", "GPU 2 got 1 wrong sums"),
     ],
 )
-def test_a_pair_of_gpus_that_fails_or_adds_up_wrong_is_named(
-    try_group: Try, fault: str, says: str
-) -> None:
+def test_a_pair_of_gpus_that_adds_up_wrong_is_named(try_group: Try, fault: str, says: str) -> None:
     smoked = try_group(3, fault)
     assert ("warn", "smoke-p2p", []) in smoked.reasons()
     assert says in smoked.says("smoke-together", None)
@@ -92,9 +88,7 @@ def test_gpus_that_can_not_talk_to_each_other_at_all_return_the_box(try_group: T
 
 
 @pytest.mark.sampled(of="module")
-def test_a_hanging_pair_of_gpus_passes_when_the_user_has_set_nccl_p2p_disable(
-    try_group: Try,
-) -> None:
+def test_a_hanging_pair_of_gpus_passes_when_nccl_p2p_disable_is_set(try_group: Try) -> None:
     smoked = try_group(3, "hangs", NCCL_P2P_DISABLE="1")
     assert smoked.row("smoke-together", None)["outcome"] == "pass"
 

@@ -56,7 +56,7 @@ def value_at(tree, key):
     return tree.value
 
 
-def test_a_merged_leaf_replaces_a_section_and_a_section_replaces_a_leaf():
+def test_a_merged_profile_value_replaces_a_section_and_a_section_a_value():
     leaf, section = Leaf(None, Origin("x")), Branch({"command": Leaf("c", Origin("y"))})
     assert merge_branches(Branch({"train": section}), Branch({"train": leaf})) == Branch(
         {"train": leaf}

@@ -505,7 +505,9 @@ def test_have_locally_keeps_only_commits_that_this_repository_has(repo: SampleRe
     assert have_locally(here, []) == []
 
 
-def test_a_have_that_is_no_full_commit_id_is_refused(repo: SampleRepository) -> None:
+def test_objects_are_not_sent_when_a_commit_said_to_be_there_has_no_full_id(
+    repo: SampleRepository,
+) -> None:
     with pytest.raises(ValueError, match="full id"):
         ObjectStream(read_repository(repo.root), have=["--all"])
 
