@@ -27,11 +27,8 @@ _PACKAGE = Path(__file__).resolve().parent
 
 
 def shipped(name: str) -> Path:
-    """Return the shipped folder `name` (`templates` or `profiles`).
-
-    In a wheel it is inside the package; in a checkout and in an editable install,
-    where `force-include` does nothing, it is next to the package.
-    """
+    """Return the shipped folder `name`: `templates` or `profiles`. In a wheel it is inside the
+    package, in a checkout and an editable install next to it."""
     inside = _PACKAGE / "shipped" / name
     return inside if inside.is_dir() else _PACKAGE.parent / name
 
@@ -128,11 +125,8 @@ def _folder(kind: str) -> Path:
 
 
 def _private(folder: Path) -> Path:
-    """Return the folder, if it is there as one that only this user can enter.
-
-    One that others could enter, as a umask had it made, is closed, once: what they wrote there is
-    refused. Raises UsageError.
-    """
+    """Return the folder, if only this user can enter it. One that others could enter, as a umask
+    had it made, is closed, once: what they wrote there is refused. Raises UsageError."""
     try:
         mode = folder.stat().st_mode
     except OSError:  # not made yet, or reported where it is used

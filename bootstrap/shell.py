@@ -103,11 +103,8 @@ def known_hosts() -> tuple[str, ...]:
 
 @cache
 def functions(kind: str, name: str, wanted: tuple[str, ...]) -> str:
-    """Return some functions of `templates/<kind>/<name>.sh`, with their comments.
-
-    A function is a single line, or ends with a `}` at the start of a line. Raises
-    KeyError if the file lacks one of them.
-    """
+    """Return some functions of `templates/<kind>/<name>.sh`, with comments: of one line, or up to a
+    `}` at the start of one. Raises KeyError if the file lacks one of them."""
     found = {match["name"]: match[0] for match in _FUNCTION.finditer(shell_part(kind, name))}
     return "".join(found[each] + "\n" for each in wanted)
 

@@ -30,11 +30,8 @@ def is_pattern(host: str) -> bool:
 
 
 def choose(hosts: Sequence[str], group: str | None = None) -> list[str]:
-    """Return the boxes that are meant, each once, in the order in which they were named; known ones
-    by their names, however they were typed.
-
-    Raises UsageError if a pattern fits no known box, or there is no such group.
-    """
+    """Return the boxes that are meant, each once, as they were named, known ones by their names.
+    Raises UsageError if a pattern fits no known box, or there is no such group."""
     named = [*hosts, *(members(group) if group else ())]
     known = all_boxes()
     found: dict[str | tuple[str, int, str], str] = {}

@@ -97,11 +97,8 @@ class Answer:
 
 
 def run_script(wire: Wire, script: str, stdin: bytes = b"", timeout: float | None = None) -> bytes:
-    """Run `script` on the box with `/bin/sh` and return its output.
-
-    Its exit code is ignored, see `ask`. `timeout` is in seconds.
-    Raises LinkLost, NoAnswer.
-    """
+    """Run `script` by `/bin/sh` on the box, for `timeout` seconds; return its output, whatever its
+    exit code, see `ask`. Raises LinkLost, NoAnswer."""
     return run_script_checked(wire, script, stdin, timeout).output
 
 

@@ -89,11 +89,8 @@ class HostKeyCheck:
             self._is_new = False
 
     def _pin(self, keys: Iterable[PublicKey]) -> bool:
-        """Save the keys and the box's record; False if another command was first.
-
-        Each key has a line for the box's address and one for its HostKeyAlias.
-        Nothing is written if nothing changed.
-        """
+        """Save the keys, a line each for address and HostKeyAlias, and the box's record, unless
+        nothing changed; False if another command was first."""
         box = self._box
         names = list(dict.fromkeys([self._endpoint.pin_name, box.host_key_alias]))
         lines = [f"{host} {key.line}\n" for key in sorted(keys, key=str) for host in names]

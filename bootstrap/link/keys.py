@@ -101,11 +101,8 @@ def read_public(path: Path) -> PublicKey | None:
 
 
 def load_private(path: Path, passphrase: str | None) -> paramiko.PKey:
-    """Load and decrypt a private key. Raises KeyUnusable.
-
-    `cryptography` reads it and passes it on in OpenSSH's format, because
-    paramiko itself doesn't read PKCS#8.
-    """
+    """Load and decrypt a private key, by `cryptography`: paramiko itself doesn't read PKCS#8.
+    Raises KeyUnusable."""
     data = read_regular(path)
     password = passphrase.encode() if passphrase else None
     is_openssh = b"BEGIN OPENSSH PRIVATE KEY" in data[:200]

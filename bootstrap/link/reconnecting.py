@@ -42,11 +42,8 @@ class Backoff:
         self._tries = 0
 
     def lost(self, why: LinkLost, news: int) -> None:
-        """Wait, longer each time, if `news` has not changed since the last loss.
-
-        `news` counts what was read. Raises `why` if it did not change for too long,
-        CancelledError.
-        """
+        """Wait, longer each time, if `news`, a count of what was read, has not changed since the
+        last loss. Raises `why` if it didn't for too long, CancelledError."""
         if news != self._news:
             self._news, self._since, self._tries = news, time.monotonic(), 0
             return
@@ -172,11 +169,8 @@ class ReconnectingLink:
                 tries += 1
 
     def reconnect(self, why: LinkLost) -> None:
-        """Log in again, retrying until it works; each new reason for a failure is reported.
-
-        Raises the last such reason when patience ends; HostKeyError and CancelledError
-        immediately.
-        """
+        """Log in again until it works; each new reason for a failure is reported. Raises the last
+        one when patience ends; HostKeyError and CancelledError immediately."""
         began = time.monotonic()
         refused_at: float | None = None
         reason: UnreachableError = why

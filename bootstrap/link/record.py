@@ -367,11 +367,8 @@ def refuse_newer(folder: Path) -> None:
 
 
 def save_box(box: KnownBox, *, is_new: bool = True) -> KnownBox:
-    """Write the box's record atomically; return the box with what others recorded meanwhile.
-
-    Raises OSError, and as `refuse_newer`; FileNotFoundError if it is not new and another command
-    moved its record aside.
-    """
+    """Write the record atomically; return the box with what others recorded meanwhile. Raises
+    OSError, FileNotFoundError if it is not new and was moved aside, and as `refuse_newer`."""
     refuse_newer(box.folder)
     now = _with_others(box)
     text = _text(now)
@@ -524,11 +521,9 @@ def _is_sound(value: object, like: object) -> bool:
 
 
 def retire(box: KnownBox) -> Path | None:
-    """Move the record and receipts of a box that is gone aside, without its pin.
-
-    This frees its name. Returns the new folder, or None if another command did it already (another
-    box may have the name by then). Raises OSError, and as `refuse_newer`.
-    """
+    """Move record and receipts of a box that is gone aside, without its pin, which frees its name.
+    Returns the new folder; None if another command did it. Raises OSError, and as
+    `refuse_newer`."""
     kept = read_box(box.folder)
     if kept is None or (kept.host_text, kept.created) != (box.host_text, box.created):
         return None

@@ -366,11 +366,9 @@ def _current_address(target: Target, box: record.KnownBox | None) -> Target:
 
 
 def ask_account(target: Target) -> Target:
-    """Return the target with its current address and price, as its account reports them.
-
-    Raises UsageError if there is no API key or no such box, UnreachableError if the account
-    can't be asked, or reports that the box can't be reached.
-    """
+    """Return the target with the address and price that its account reports. Raises UsageError
+    without a key or such a box, UnreachableError if the account can't be asked, or the box
+    reached."""
     from bootstrap.providers.accounts import find_rented  # here, as most calls ask no account
 
     box = find_rented(target.text)

@@ -236,11 +236,8 @@ def _is_revoked(box: KnownBox, endpoint: Endpoint) -> bool:
 
 
 def _folder() -> Path | None:
-    """Return the folder of the sockets, which only this user can enter; None if there is none.
-
-    It is in boxstrap's own state, and nowhere else: where that path is too long for a socket, each
-    command logs in.
-    """
+    """Return the folder of the sockets, which only this user can enter: in our own state, and
+    nowhere else. None where that path is too long for a socket: then each command logs in."""
     folder = paths.state_dir() / "ssh"
     length = len(str(folder).encode()) + 1 + _OF_BOX + _OF_LOGIN + _SUFFIX
     if length > _SOCKET_PATH_MAX or set(str(folder)) & set('"\\%${}\n'):

@@ -166,11 +166,8 @@ class CloudAccount(ABC):
         """
 
     def rent(self, offer: Offer, order: RentOrder, mark: str, public_key: str) -> str:
-        """Rent an offer once, named `mark`; return the box's id.
-
-        Raises NoOfferError if it is refused. After an UndecidedError, look for the mark before you
-        rent again.
-        """
+        """Rent an offer once, named `mark`; return the box's id. Raises NoOfferError if it is
+        refused. After an UndecidedError, look for the mark before you rent again."""
         try:
             return self._rent(offer, order, mark, public_key)
         except api.RefusedError as refused:

@@ -22,11 +22,8 @@ from bootstrap.shell import Value, bare_shell, functions, harmless, shell_part
 def render_carrier(
     profile: Profile, source: Source, *, leave: tuple[str, ...] = (), bare: bool = False
 ) -> str:
-    """Return a script that sets up the box it runs on.
-
-    `leave`: steps to leave out. `bare`: the program is without comments, docstrings and
-    indentation, which are of no use in a packed script.
-    """
+    """Return a script that sets up the box it runs on, but for the steps to `leave`. `bare`: its
+    program is without comments, docstrings and indentation."""
     used = {name for name, value in door_values(profile, source) if value}
     made = packed_program(used) if bare else program()
     recipe = door_recipe(profile, source, leave, made.digest)

@@ -269,11 +269,8 @@ def _odd(run: Run) -> bool:
 
 
 def find_unsafe_logs(box: BoxLogin, screen: Screen, most: int | None = None) -> list[Loss]:
-    """Return runs that are over and whose log is not here, of all repositories on the box.
-
-    `most`: bring it first, with so many bytes of each log. Asks the box only about those that
-    are not here. Raises UnreachableError.
-    """
+    """Return runs that are over and whose log is not here, of all repositories on the box. `most`:
+    bring so many bytes of each first. Raises UnreachableError."""
     runs = box.state.runs
     names = repository_names({run.repo_key for run in runs})
     found = []

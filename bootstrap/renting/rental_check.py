@@ -101,10 +101,8 @@ def find_live_rental(
     instead_of: frozenset[str] = frozenset(),
 ) -> Rental | None:
     """Return the rented box of this repository and profile, if there is one beside `instead_of`.
-
-    Raises a final NoOfferError if there is no key for its account; UsageError if its account is
-    not among `accounts`.
-    """
+    Raises a final NoOfferError without its account's key; UsageError if that is not in
+    `accounts`."""
     rented = [
         each
         for each in rental.all_rentals()

@@ -102,11 +102,8 @@ _AGAIN_S = 45.0
 def destroy(
     account: CloudAccount, box_id: str, say: Callable[[str], None], *, of_cluster: str = ""
 ) -> None:
-    """Destroy the box with exactly this id, and wait until the account no longer lists it.
-
-    `of_cluster`: destroy that whole cluster, which it is of. Raises UnreachableError if it is
-    unknown whether the box is gone, or if that is refused.
-    """
+    """Destroy the box with exactly this id, or `of_cluster`, which it is of, until the account no
+    longer lists it. Raises UnreachableError if it may still be there, or that is refused."""
     began, asked, looked = time.monotonic(), 0, 0
     trouble: BoxstrapError | None = None
     while (since := time.monotonic() - began) < PATIENCE_S:

@@ -198,11 +198,8 @@ def read_repository(
 
 
 def current(place: Path) -> tuple[str, str]:
-    """Return key and first commit of the repository around `place`; both "" (no error) outside one.
-
-    One that is known, and unchanged, runs no git. If another can't be read, the key is one that no
-    repository has.
-    """
+    """Return key and first commit of the repository around `place`: "" outside of one, a key that
+    none has if it can't be read. One that is known, and unchanged, runs no git."""
     try:
         found = locate(place)
         known = _read_identity(_identity_file(str(found.common_dir)))

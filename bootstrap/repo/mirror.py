@@ -182,11 +182,8 @@ def read_url(url: str, ref: str | None) -> LocalRepository:
 
 @contextlib.contextmanager
 def mirrored(address: str, refs: Sequence[str]) -> Iterator[Path]:
-    """Yield a dependency's mirror with all of `refs` in it ("": its default branch).
-
-    It stays locked. The host is asked unless all refs are commits that are here already.
-    Raises ProfileError if it can't be asked.
-    """
+    """Yield a dependency's mirror, locked, with all of `refs` in it ("": its default branch). The
+    host is asked unless all are commits that are here. Raises ProfileError if it can't be."""
     mirror = _place_of(address)
     with _locked(mirror):
         if not all(re.fullmatch(_COMMIT, ref) and _has(mirror, ref) for ref in refs):

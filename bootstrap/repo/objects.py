@@ -49,11 +49,8 @@ _METER = re.compile(rb"(Counting|Writing) objects: +\d+% \((\d+)/(\d+)\)")
 def have_locally(
     here: LocalRepository, commits: Iterable[str], snapshot: Snapshot | None = None
 ) -> list[str]:
-    """Return those of `commits` (as a box names them) that can be read here too.
-
-    These are the repository's, and with `snapshot` also earlier snapshots. Anything but a full
-    id is left out. Raises BoxstrapError if git fails.
-    """
+    """Return those of `commits`, as a box names them, that are the repository's or, with
+    `snapshot`, earlier snapshots; only full ids count. Raises BoxstrapError if git fails."""
     asked = list(dict.fromkeys(commit for commit in commits if _ID.fullmatch(commit)))
     if not asked:
         return []

@@ -75,11 +75,8 @@ class Place:
 
 
 def locate(path: Path) -> Place:
-    """Find the repository around `path`: the nearest folder upwards with a `.git`.
-
-    A bare repository counts only if it is in no working tree.
-    Raises UsageError if there is none, or its `.git` leads nowhere.
-    """
+    """Find the repository around `path`: the nearest `.git` upwards, or a bare one that is in no
+    working tree. Raises UsageError if there is none, or its `.git` leads nowhere."""
     start = expanded(path).absolute()
     if not start.exists():
         raise UsageError("there is no such folder.", where=shown(str(path)))

@@ -71,11 +71,8 @@ _LONGEST = 40
 
 
 def bring_home(box: BoxLogin, run: Run, most: int, to: Path | None = None) -> RunAtHome:
-    """Bring what is not here yet of the run's log and record, and return what is here.
-
-    `most`: the most bytes of its log; of a longer one the newest part comes. Raises NotSafeError
-    if it can't be written here; BusyError, UnreachableError.
-    """
+    """Bring what is not here of the run's record and log, of that `most` bytes, the newest; return
+    what is here. Raises NotSafeError if it can't be written; BusyError, UnreachableError."""
     for part in (run.repo_key, run.name):
         if why := why_refused(part):  # a box may call a run `..`
             raise NotSafeError(f"the box's run {part} {why}.", where=box.label)

@@ -189,11 +189,8 @@ AnyReader = LogReader | KeptLogReader
 
 
 def together(readers: Sequence[AnyReader], *, follow: bool) -> Iterator[tuple[int, bytes]]:
-    """Yield pieces of each log with its index in `readers`; b"" at its end.
-
-    With `follow` several are read at the same time, else one after the other. Raises what
-    reading raises.
-    """
+    """Yield pieces of each log with its index in `readers`, b"" at its end: with `follow` all at
+    once, else one after the other. Raises what reading raises."""
     if len(readers) == 1 or not follow:
         for at, reader in enumerate(readers):
             for piece in reader.as_it_grows() if follow else reader.as_it_is():

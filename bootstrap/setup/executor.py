@@ -220,11 +220,8 @@ class SetupExecutor:
         self._launches = 0
 
     def run(self, box_state: BoxState) -> str:
-        """Set the box up; return the setup's id, or "" if there was nothing to do.
-
-        A running setup of the same script is followed instead. Raises as
-        `result.raise_for`.
-        """
+        """Set the box up, or follow a setup of the same script; return its id, "" for nothing to
+        do. Raises as `result.raise_for`."""
         self._senders.machine = box_state.system.replace(" ", "-")
         begins = self.request.restart or self.request.run or self.request.redo
         if self.request.holds:

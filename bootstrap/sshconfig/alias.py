@@ -33,11 +33,8 @@ from bootstrap.value import dataclass
 
 
 def update_alias(box: KnownBox, reporter: Reporter) -> str:
-    """Update the ssh config and return what to type after `ssh`; "" if there is no alias.
-
-    Nothing is written for `local`, or if the user turned this off. Problems
-    are reported, but don't make a setup fail.
-    """
+    """Update the ssh config and return what to type after `ssh`; "" for `local`, or if the user
+    turned this off. Problems are reported, but don't make a setup fail."""
     result = None if box.is_local else _update(reporter)
     if result is None:
         return ""

@@ -175,11 +175,8 @@ class Entries:
 
 
 def reachable(boxes: Iterable[KnownBox]) -> list[KnownBox]:
-    """List the boxes that ssh can reach, in the given order (newest first).
-
-    Rented addresses are reused: of the boxes at one address only the first,
-    which is the newest, is still alive.
-    """
+    """List the boxes that ssh can reach, in their order. Addresses are reused: of the boxes at one
+    only the first, which is the newest, is still alive."""
     found: dict[tuple[object, ...], KnownBox] = {}
     for box in boxes:
         if box.address and box.known_hosts.is_file():
@@ -241,11 +238,8 @@ _MADE = b" (which removes this file too, if nothing else is in it)"
 
 
 def with_block(data: bytes, include: str, *, is_new: bool = False) -> bytes:
-    """Return the file with our lines at its top; unchanged if it has them already.
-
-    `is_new`: there was no such file. Line ends are those of its first line; a
-    byte order mark stays first.
-    """
+    """Return the file with our lines at its top, once. `is_new`: there was no such file. Line ends
+    are those of its first line; a byte order mark stays first."""
     if has_block(data, include):
         return data
     end = b"\r\n" if re.match(rb"[^\n]*\r\n", data) else b"\n"

@@ -165,11 +165,8 @@ def account_home() -> Path:
 
 
 def find_place() -> ConfigPlace | None:
-    """Return where the ssh config is; None if it must be left alone.
-
-    If $HOME is not the account's (a test, a build, `sudo -E`), ssh would not
-    read a config there, and the account's config must not be changed.
-    """
+    """Return where the ssh config is; None if $HOME is not the account's (a test, a build, `sudo
+    -E`): ssh reads none there, and the account's must not be changed."""
     said = os.environ.get(VARIABLE, "")
     if said.lower() == "off":
         return None

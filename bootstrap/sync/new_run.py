@@ -328,11 +328,8 @@ class ResumedRun(Document):
 def resume_run(
     options: BoxOptions, screen: Screen, name: str, wait_s: int, *, overwrite: bool = False
 ) -> ResumedRun:
-    """Resume the run of that name, only once even if the link is lost.
-
-    Raises UsageError if there is no such run, NotSafeError if it can't be resumed, and
-    StepFailedError if the box could not start it.
-    """
+    """Resume the run of that name, once even if the link is lost. Raises UsageError if there is
+    none, NotSafeError if it can't be resumed, StepFailedError if the box could not start it."""
     with BoxLogin.open(options, screen) as box:
         old = box.runs(name)[0]
         run = _begun(box, old, wait_s, overwrite=overwrite)

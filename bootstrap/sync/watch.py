@@ -40,11 +40,8 @@ _OF_GIT = ("HEAD", "packed-refs")
 
 
 def file_events(here: LocalRepository, tick_ms: int) -> Iterator[bool]:
-    """Yield True after each change that may travel, False after others or `tick_ms` without one.
-
-    Changes between two calls are not lost. Raises BoxstrapError if the system can't
-    watch so many folders, KeyboardInterrupt.
-    """
+    """Yield True after each change that may travel, False after others or `tick_ms`; none is lost.
+    Raises BoxstrapError if the system can't watch so many folders, KeyboardInterrupt."""
     import watchfiles
 
     missed = False

@@ -142,11 +142,8 @@ shell, which offers files."""
 
 
 def candidates(line: str) -> list[str]:
-    """Return what may stand where the cursor is, at the end of a command line.
-
-    `line` begins with the program's name. What the user has begun to type is in it, too; the
-    shell compares it with what is returned.
-    """
+    """Return what may stand where the cursor is, at the end of a command line with the program's
+    name. The shell compares it with what the user has begun to type."""
     words = _words(line)[1:]
     if words[:1] == ["help"]:
         from bootstrap.tasks.topics import TOPICS

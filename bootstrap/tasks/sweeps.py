@@ -32,12 +32,8 @@ def run_jobs(
     begin: Callable[[Call, Variables], None],
     wish: Callable[[], RunOptions],
 ) -> None:
-    """Start a run on each box, or one for each of its GPUs; each has its rank among all.
-
-    `begin` starts one as on a single box; `wish` returns what was asked for.
-
-    Raises BoxesFailedError.
-    """
+    """Start a run on each box, or for each of its GPUs, with its rank among all. `begin` starts
+    one; `wish` returns what was asked for. Raises BoxesFailedError."""
     from bootstrap.fleet.jobs import job_variables
 
     if call.given["each_gpu"]:
