@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import ctypes
 import os
 import posixpath
@@ -31,7 +32,7 @@ from bootstrap.repo.place import repository_root
 from bootstrap.runs.logs import NamedLog, ShownLog
 from bootstrap.shell import quote, shell_part
 from bootstrap.sshconfig.entries import common_options, quoted
-from bootstrap.text.sanitize import SanitizeStream
+from bootstrap.text.sanitize import SanitizeStream, sanitize
 from bootstrap.ui.screen import TEXT_LENGTH, Screen
 
 
@@ -189,6 +190,7 @@ def _of(box: BoxLogin, box_state: BoxState) -> RemoteProject | None:
 
 
 _DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG of linux/prctl.h
+_MOST_BEFORE = 64 * 1024  # bytes of what a login shell's files print that are kept
 _LONGEST = 90_000
 """Bytes of a script that fit, as base64, into one argument of a program on Linux (128 KiB)."""
 
@@ -208,7 +210,8 @@ def enter(
         )
     with BoxLogin.open(options, screen) as box:
         script = _script(box, command)
-    line = shell_command(script, BASH)
+    mark = "" if terminal or as_json else os.urandom(16).hex()
+    line = shell_command(f"echo {mark}\n{script}" if mark else script, BASH)
     over_ssh = ssh_command(box, line, terminal=terminal or as_json)
     if over_ssh and not Prompt(screen.say).has_terminal():
         over_ssh[1:1] = ["-o", "BatchMode=yes"]  # it would ask where nobody answers
@@ -217,7 +220,7 @@ def enter(
         return
     screen.close()
     if over_ssh and not terminal:
-        follow(over_ssh)
+        follow(over_ssh, mark)
     become(over_ssh or ["/bin/sh", "-c", line])
 
 
@@ -270,10 +273,11 @@ def _script(box: BoxLogin, command: Sequence[str]) -> str:
     return script
 
 
-def follow(command: Sequence[str]) -> NoReturn:
+def follow(command: Sequence[str], mark: str) -> NoReturn:
     """Run ssh without a terminal, and exit with its code; with 128 + N if signal N ended it.
 
-    ssh itself ends with 255 then, as it does if the link is lost. Raises UsageError.
+    What comes before the line `mark` was printed by the login shell's files, and is shown only
+    without that line. ssh itself ends with 255 then, as if the link were lost. Raises UsageError.
     """
     program = shutil.which(command[0])
     if program is None:
@@ -283,7 +287,11 @@ def follow(command: Sequence[str]) -> NoReturn:
     if sys.platform == "linux":  # whoever kills this process means ssh
         libc = ctypes.CDLL(None)
         dies_with_us = partial(libc.prctl, _DIES_WITH_PARENT, signal.SIGTERM)
-    child = subprocess.Popen([program, *command[1:]], preexec_fn=dies_with_us)  # noqa: PLW1509
+    child = subprocess.Popen(
+        [program, *command[1:]],
+        stdout=subprocess.PIPE,
+        preexec_fn=dies_with_us,  # noqa: PLW1509
+    )
     open_offered()
 
     def pass_on(number: int, _: object) -> None:
@@ -292,6 +300,22 @@ def follow(command: Sequence[str]) -> NoReturn:
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, pass_on)
+    assert child.stdout  # noqa: S101 - for the type checker
+    with child.stdout as pipe, contextlib.suppress(BrokenPipeError):  # ssh is told by its own
+        _copy_after(f"{mark}\n".encode(), pipe.fileno())
     code = child.wait()
     ended_by = came[0] if came and code in (255, -came[0]) else -min(code, 0)
     raise SystemExit(128 + ended_by if ended_by else code)
+
+
+def _copy_after(mark: bytes, source: int) -> None:
+    head, piece = b"", b"-"
+    while piece and mark not in head:
+        piece = os.read(source, PIECE)
+        head = head[-_MOST_BEFORE:] + piece
+    before, _, piece = head.partition(mark)
+    if mark not in head:
+        sys.stderr.write(sanitize(before))
+        sys.stderr.flush()
+    while piece or (piece := os.read(source, PIECE)):
+        piece = piece[os.write(1, piece) :]

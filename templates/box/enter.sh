@@ -25,7 +25,8 @@
   [ ! -r "$venv/etc/conda/activate.sh" ] || . "$venv/etc/conda/activate.sh"
   # While it is open, the box is in use: see lease/activity.py.
   export BOXSTRAP_ENTERED=1
-  [ "$#" -eq 0 ] || exec -- "$@"
+  # As sshd's own shell a bash would read ~/.bashrc once more, and print what that prints.
+  [ "$#" -eq 0 ] || { SHLVL=$((${SHLVL:-1} + 1)) && exec -- "$@"; }
 
   # The shell reads its own rc files, and those of images activate other environments, so ours is activated afterwards.
   shell=${SHELL:-/bin/bash}

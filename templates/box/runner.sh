@@ -14,6 +14,7 @@
     # Nothing runs without being recorded. The runner's own line in this file had room, so this one has too.
     identity "$BASHPID" >>"$1/pid" || exit 125
     bash "${0%/*}/processes.sh" track "$1" "$BASHPID" 2>/dev/null
+    unset ours # an array: the profile's variable of that name would not be exported
     # boxstrap works in the C locale; the training gets the box's own, or UTF-8.
     unset LC_ALL LC_MESSAGES LC_NUMERIC
     export LANG="${LANG:-C.UTF-8}" PYTHONUNBUFFERED=1

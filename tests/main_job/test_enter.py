@@ -242,6 +242,17 @@ def test_exec_and_shell_work_on_a_box_with_other_login_shells(rent: Rent, kind: 
     shell.close()
 
 
+def test_a_banner_of_the_boxs_bashrc_is_no_output_of_an_exec(rent: Rent) -> None:
+    rented = rent("runpod")
+    assert "documentation" in rented.box.read("/etc/rig-banner")
+    rented.user.repository(boxstrap__yaml=PROFILE)
+    rented.run("setup").must(0)
+    for command in (["printf", "a\\0b"], ["bash", "-c", "printf 'a\\0b'"]):
+        assert raw(rented, *command).stdout == b"a\0b"
+    told = rented.run("exec", "--json", "--", "echo said").must(0).json()
+    assert told["output"] == "said\n"
+
+
 def test_exec_works_on_this_machine_as_host_local(user: User) -> None:
     user.repository(boxstrap__yaml="version: 1\nextends: local\nbox: {workdir: ~/box}\n")
     user.run("setup", "--host", "local").must(0)
