@@ -381,8 +381,9 @@ class Destination(LocalFolder):
         super().close()
 
     def partial(self, path: str, state: Sequence[int], size: int) -> PartialFile:
-        """Open the partial file for a path and its state on the box. Raises OSError."""
-        return PartialFile(self._parts, self._part(path, state), size)
+        """Open the partial file for a path and its state on the box; without a state, the one that
+        they all take turns in: of a file that lands before the next one. Raises OSError."""
+        return PartialFile(self._parts, self._part(path, state) if state else "turn", size)
 
     def link(self, path: str, to: str) -> PartialLink:
         """Make a link that `land` takes. Raises OSError."""

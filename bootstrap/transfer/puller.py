@@ -11,6 +11,7 @@ from typing import Protocol
 
 from bootstrap.errors import NotSafeError
 from bootstrap.onbox.results.complete_files import MOST_FILES, STOOD_S, with_folders
+from bootstrap.onbox.transfer.frames import BLOCK
 from bootstrap.protocol.transfer import (
     CLOSED,
     BegunFile,
@@ -127,7 +128,9 @@ class ResultReceiver:
     def _opened(self, file: BoxFile, at: int) -> PartialFile:
         """Return the current partial file; what is here of it counts only if it has `at` bytes."""
         if self._partial is None:
-            self._partial = self._landing.partial(file.path, file.state, file.size)
+            waits = at or file.size > BLOCK or file.why or file.checkpoint
+            state = file.state if waits else ()  # a small one that lands at once isn't continued
+            self._partial = self._landing.partial(file.path, state, file.size)
             if self._partial.at != at:
                 self._partial.restart()
         return self._partial

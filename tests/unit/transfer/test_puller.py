@@ -15,7 +15,7 @@ import pytest
 from bootstrap.errors import NotSafeError
 from bootstrap.link import LinkLost, LocalStream, LocalWire, NoAnswer
 from bootstrap.protocol.transfer import BegunFile, BoxFile, BoxLook, GivenFile, WantedFile
-from bootstrap.transfer.destination import PartialFile
+from bootstrap.transfer.destination import Destination, PartialFile
 from bootstrap.transfer.puller import PullRound
 from tests.unit.transfer.boxes import KEY, RUN, STOOD_S, ResultsHere, held
 from tests.waiting import PATIENCE_S
@@ -366,6 +366,25 @@ def test_a_full_disk_at_home_names_the_results_that_are_missing(
     assert not any(map(found.may_come, found.missing))
     monkeypatch.undo()
     assert box.pull().landed == {"out/b", "out/c"}
+
+
+def test_what_is_left_of_one_small_result_is_not_taken_for_a_part_of_the_next(
+    box: ResultsHere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in "abc":
+        box.write(f"out/{name}", name * 10)
+    land = Destination.land
+
+    def broken(landing: Destination, path: str, *more: Any) -> str:
+        if path == "out/a":
+            raise OSError(errno.EIO, "Input/output error")
+        return land(landing, path, *more)
+
+    monkeypatch.setattr(Destination, "land", broken)
+    assert box.pull().missing == {"out/a": "can't be written here: input/output error"}
+    monkeypatch.undo()
+    assert box.pull().landed == {"out/a"}
+    assert box.here() == {f"out/{name}": name.encode() * 10 for name in "abc"}
 
 
 def test_results_above_max_size_are_refused_before_anything_is_transferred(
