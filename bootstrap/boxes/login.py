@@ -25,7 +25,7 @@ from bootstrap.link.target import BoxOptions, KeyAndRoot
 from bootstrap.link.wire import Wire
 from bootstrap.onbox.redact import Redactor
 from bootstrap.protocol.probe import BoxState, probe
-from bootstrap.protocol.query import NO_REDACTION, build_query
+from bootstrap.protocol.query import NO_REDACTION, ask, build_query
 from bootstrap.protocol.run import Run, repository_names, select_runs
 from bootstrap.shell import Value
 from bootstrap.value import replace
@@ -554,6 +554,11 @@ class BoxLogin:
     def query(self, name: str, /, *, timeout: float = 60, **values: Value) -> bytes:
         """Send a query about its working folder, once. Raises LinkLost, NoAnswer."""
         script = build_query(name, NO_REDACTION, workdir=self.workdir, **values)
+        return run_script(self.wire, script, timeout=timeout)
+
+    def ask_word(self, verb: str, *, timeout: float = 60, **asked: str) -> bytes:
+        """Ask for one of the verbs of `onbox/verbs.py`. Raises as `query`."""
+        script = ask("verbs", {"verb": verb, **asked}, workdir=self.workdir)
         return run_script(self.wire, script, timeout=timeout)
 
     def tail(self, file: str, most: int, *, redacted: bool = False) -> bytes:

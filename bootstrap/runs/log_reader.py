@@ -17,9 +17,8 @@ from bootstrap.link.reconnecting import Backoff
 from bootstrap.link.wire import LinkLost, NoAnswer, Wire
 from bootstrap.protocol.disk import LowDisk
 from bootstrap.protocol.follow import ANSWER_S, CompletionPoller, follow_file
-from bootstrap.protocol.query import NO_REDACTION, BoxRedaction, ask, build_query
+from bootstrap.protocol.query import BoxRedaction, ask, build_query
 from bootstrap.protocol.run import Run, as_it_ended
-from bootstrap.shell import Value
 from bootstrap.value import dataclass, field, replace
 
 _PIECE = 1024 * 1024
@@ -100,7 +99,9 @@ class LogReader:
                 self.at += len(piece)
                 yield piece
             raise LinkLost(self.box.label)
-        end = CompletionPoller(wire, stream, self._about_run("run_end"), self.at, self._low)
+        about = {"verb": "end", "run": f"{self.run.repo_key}/{self.run.name}"}
+        query = ask("verbs", about, workdir=self.box.workdir)
+        end = CompletionPoller(wire, stream, query, self.at, self._low)
         try:
             yield from self._until_hole(wire, stream, end)
         finally:
@@ -143,11 +144,6 @@ class LogReader:
         lines start; None if the box can't tell."""
         query = ask_start(self.box.workdir, self.file, self.at, since=since, lines=lines)
         return answer_number(run_script(wire, query, timeout=ANSWER_S)[:_LONGEST].strip())
-
-    def _about_run(self, query: str, **values: Value) -> str:
-        key, name = (self.run.repo_key, self.run.name) if self.run else ("", "")
-        about = {"workdir": self.box.workdir, "repo_key": key, "name": name}
-        return build_query(query, NO_REDACTION, **about, **values)
 
 
 def ask_start(

@@ -15,11 +15,11 @@ from pathlib import Path
 
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.cancel import made_beside
-from bootstrap.errors import BoxLacksError, UsageError
+from bootstrap.errors import UsageError
 from bootstrap.link.exchange import answer_rows, run_script
 from bootstrap.onbox.runs.tell import News, is_address, post
 from bootstrap.paths import config_dir
-from bootstrap.protocol.query import NO_REDACTION, build_query
+from bootstrap.protocol.query import ask
 from bootstrap.protocol.run import Run
 
 _COMMAND_S = 30  # how long a command, or a request, may take, in seconds
@@ -106,7 +106,7 @@ def hand_over(box: BoxLogin, runs: Sequence[Run]) -> tuple[list[Run], list[str]]
     """Let the box tell the addresses of `notify.yaml` of these runs; return those that go on, and
     the addresses' names. The addresses travel over standard input, and no command shows them.
 
-    Raises UsageError if there is no address; BoxLacksError; LinkLost, NoAnswer.
+    Raises UsageError if there is no address; LinkLost, NoAnswer.
     """
     addresses = {name: text.strip() for name, text in own_notifiers().items() if is_address(text)}
     if not addresses:
@@ -117,18 +117,11 @@ def hand_over(box: BoxLogin, runs: Sequence[Run]) -> tuple[list[Run], list[str]]
         )
     lines = "\n".join(f"{name} {box.name} {address}" for name, address in addresses.items())
     names = " ".join(f"{run.repo_key}/{run.name}" for run in runs)
-    query = build_query("detach", NO_REDACTION, workdir=box.workdir, runs=names)
+    query = ask("verbs", {"verb": "detach", "runs": names}, workdir=box.workdir)
     told = who_is_told_of(run_script(box.wire, query, lines.encode(), timeout=60))
-    if told is None:
-        raise BoxLacksError(
-            "nothing on it could tell: it was set up by an earlier version.",
-            where=box.label,
-            hint="Set it up again: boxstrap setup",
-        )
     return [run for run in runs if f"{run.repo_key}/{run.name}" in told], [*addresses]
 
 
-def who_is_told_of(answer: bytes) -> set[str] | None:
-    """Return the runs that the box says it tells of, `KEY/NAME`; None if it can't tell."""
-    rows = [*answer_rows(answer)]
-    return None if ("old", "") in rows else {path for word, path in rows if word == "told"}
+def who_is_told_of(answer: bytes) -> set[str]:
+    """Return the runs that the box says it tells of, `KEY/NAME`."""
+    return {path for word, path in answer_rows(answer) if word == "told"}

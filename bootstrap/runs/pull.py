@@ -443,7 +443,7 @@ class _Pull:
 
 def goes_on(box: BoxLogin, run: Run) -> bool:
     """Whether the run is live now, or waits for its turn. Raises LinkLost, NoAnswer."""
-    answer = box.query("run_end", timeout=_ANSWER_S, repo_key=run.repo_key, name=run.name)
+    answer = box.ask_word("end", timeout=_ANSWER_S, run=f"{run.repo_key}/{run.name}")
     now = as_it_ended(run, sanitize(answer[:_LONGEST]).partition("\t")[0])
     if now is None:
         raise NoAnswer("its answers make no sense.", where=box.label)

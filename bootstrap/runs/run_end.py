@@ -21,7 +21,7 @@ from bootstrap.onbox.runs.news import KINDS, passed_on
 from bootstrap.profile.values import LONGEST_GRACE_S
 from bootstrap.protocol.disk import MOST_IN_LINE, parse_low_line
 from bootstrap.protocol.failure import Failure, RunThatEnded, find_failures
-from bootstrap.protocol.query import build_query
+from bootstrap.protocol.query import ask
 from bootstrap.protocol.run import (
     MADE_NOTHING,
     Run,
@@ -176,24 +176,23 @@ def _await_end(
     box: BoxLogin, run: Run, screen: Screen, tell: Callable[[str, Run], None], listener: _Listener
 ) -> Run:
     """Wait, and return the run as it ended. Raises NoAnswer for nonsense, and as `reconnect`."""
-    query = build_query("wait", workdir=box.workdir, repo_key=run.repo_key, name=run.name)
+    asked = {"verb": "wait", "run": f"{run.repo_key}/{run.name}"}
+    query = ask("verbs", asked, workdir=box.workdir)
     told, backoff = 0, Backoff()
     while run.goes_on:
         try:
             for line in _answer_lines(stream_script(box.wire, query)):
                 told += 1
-                if line.startswith("low\t"):
-                    if told <= _MOST_TOLD and (low := parse_low_line(line[4:])):
-                        screen.warn(f"{called(run.name)}: {low.words()}")
-                    continue
                 if line.startswith(("old\t", "news\t")):
                     if told <= _MOST_TOLD:
                         listener.hear(run, *line.split("\t", 1))
                     continue
-                state, ended, begun = [*line.split("\t"), "", ""][:3]
+                state, _, ended, begun, is_low = [*line.split("\t", 4), "", "", "", ""][:5]
                 now = as_it_ended(run, state)
                 if now is None or told > _MOST_TOLD:
                     raise NoAnswer("its answers make no sense.", where=box.label)
+                if low := parse_low_line(is_low):
+                    screen.warn(f"{called(run.name)}: {low.words()}")
                 if now.state != run.state and now.goes_on:
                     screen.say(f"{called(run.name)} is {now.state}")
                 before, begun_at = run.state, answer_time(begun)

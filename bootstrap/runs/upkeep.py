@@ -130,17 +130,17 @@ def ask_lease(box: BoxLogin, what: str, seconds: int, asked_as: str) -> tuple[st
 
     Repeating a request with the same `asked_as` has no further effect. Raises LinkLost, NoAnswer.
     """
-    answer = box.query("lease", what=what, seconds=str(seconds), id=asked_as)
-    found = list(answer_rows(answer))
-    word, said = found[0] if found else ("", "")
-    return word, parse_lease(said)
+    answer = box.ask_word("lease", what=what, seconds=str(seconds), id=asked_as)
+    found = dict(answer_rows(answer))
+    word = next((word for word in ("lease", "released") if word in found), "none")
+    return word, parse_lease(found.get(word, ""))
 
 
 def report_safe_results(box: BoxLogin, run: Run, manifest: Manifest) -> None:
     """Report a run's verified results to the box: its lease only destroys it if they are safe."""
     name, note = f"{run.repo_key}/{run.name}", manifest.safe_note()
     with suppress(LinkLost, NoAnswer):  # without this note the box is not destroyed
-        box.query("safe", run=name, note=note, made=manifest.home_note())
+        box.ask_word("safe", run=name, note=note, made=manifest.home_note())
 
 
 _WIPERS = ("have", "write_file"), ("as_shell", "wipe_secrets")

@@ -9,4 +9,4 @@ if ! find_program "$module" && [ ! -d "$box_home/steps" ] && [ ! -d "$box_home/r
   printf '{"kind": "over", "told": 0}\n'
   exit
 fi
-"$python" -I -S -B "$program" "$module" "$box_home" "$request"
+exec "$python" -I -S -B "$program" "$module" "$box_home" "$request"

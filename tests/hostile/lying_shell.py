@@ -41,7 +41,7 @@ SIGNS = {
     "record": '"ask": "record"',
     "box_id": "%.200s",
     "transfer": "sys.version_info < (3, 8)",
-    "run_end": 'printf \'%s\\t%s\\t%s\\n\' "$(run_state "$run")${ended',
+    "end": '"verb": "end"',
 }
 
 
@@ -263,7 +263,7 @@ HONEST: dict[str, Answer] = {
     "receive": receive,
     "follow": follow,
     "setup_end": lambda query: iter([b"running\t0\n"]),
-    "run_end": lambda query: iter([b"finished 0\t0\n"]),
+    "end": lambda query: iter([b"finished 0\t0\n"]),
     "tail": log,
     "sync": sync,
     "back": back,

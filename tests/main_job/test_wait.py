@@ -128,7 +128,7 @@ def test_wait_outlives_a_lost_link_and_leaves_no_process_on_the_box(rent: Rent) 
 
 def await_waiter(rented: Rented, *, is_there: bool) -> None:
     """Wait until the box's waiter is there or gone; each second it checks if anybody listens."""
-    waiter: Callable[[], str] = lambda: rented.box.run("pgrep -fx 'sleep 1' || :")  # noqa: E731
+    waiter: Callable[[], str] = lambda: rented.box.run("pgrep -f '[_]main__.py verbs ' || :")  # noqa: E731
     wait_until(lambda: bool(waiter().strip()) == is_there, pause=0.3)
 
 

@@ -17,6 +17,7 @@ import pytest
 from bootstrap.onbox.run_folder import RunFolder
 from bootstrap.onbox.runs import top_stream
 from bootstrap.protocol import build_query, probe, run_history
+from bootstrap.protocol.query import ask
 from bootstrap.protocol.run import STATES, Run, as_it_ended
 from bootstrap.shell import functions, shell_part
 from tests.box_programs import lay_programs
@@ -137,7 +138,7 @@ def test_a_run_not_started_after_a_failed_run_names_the_failed_run(workdir: Path
 
 @each_state
 def test_a_client_that_follows_a_log_is_told_the_runs_end(name: str, workdir: Path) -> None:
-    query = build_query("run_end", workdir=str(workdir), repo_key="homework", name="train-1")
+    query = ask("verbs", {"verb": "end", "run": "homework/train-1"}, workdir=str(workdir))
     case, before = CASES[name], probed(workdir)
     run = as_it_ended(before, said("sh", query).split("\t")[0])
     assert run

@@ -13,7 +13,7 @@ import pytest
 
 from bootstrap.link.exchange import shell_command
 from bootstrap.protocol.probe import parse_probe
-from bootstrap.protocol.query import build_query
+from bootstrap.protocol.query import ask, build_query
 from bootstrap.protocol.run_details import parse_details
 from bootstrap.shell import Value
 from tests.unit.profile import hostile
@@ -39,7 +39,10 @@ ASKED: dict[str, dict[str, Value]] = {
         "details": '{"redact": []}',
     },
     "tail": {"file": LOG, "bytes": 5},
-    "run_end": RUN,
+    "ask": {
+        "module": "verbs",
+        "request": '{"verb": "end", "run": "homework-1/train-2"}',
+    },
     "setup_end": {"setup_id": "20260101-000000-abcdef", "follows": False},
     "first": {**RUN, "seconds": 1, "moment": "0"},
 }
@@ -204,13 +207,14 @@ def test_of_runs_begun_in_the_same_second_the_later_run_is_the_newest(
 def test_a_waiting_client_gets_each_run_state_once(box_home: BoxHome, tmp_path: Path) -> None:
     here = (box_home.path / "runs/homework-1/train-3/pid").read_text()
     box_home.run("train-7", exit="", pid="", queue="gpus\n")
-    values: dict[str, Value] = {"repo_key": "homework-1", "name": "train-7"}
-    text = build_query("wait", workdir=str(box_home.workdir), **values)
+    about = {"verb": "wait", "run": "homework-1/train-7"}
+    text = ask("verbs", about, workdir=str(box_home.workdir))
     with subprocess.Popen(["sh", "-c", text], stdout=subprocess.PIPE, text=True) as waiter:
         assert waiter.stdout
-        assert waiter.stdout.readline() == "queued\t\t\n"
+        state, size, *rest = waiter.stdout.readline().rstrip("\n").split("\t")
+        assert (state, size.isdigit(), rest) == ("queued", True, ["", "", ""])
         box_home.write({"runs/homework-1/train-7/pid": here})
-        state, over, begun = waiter.stdout.readline().rstrip("\n").split("\t")
+        state, _, over, begun, _ = waiter.stdout.readline().rstrip("\n").split("\t")
         assert (state, over, begun.isdigit()) == ("running", "", True)
         box_home.write({f"runs/homework-1/train-7/{name}": "1\n" for name in ("ended", "exit")})
         assert waiter.stdout.readline().split("\t")[0] == "finished 1 1"

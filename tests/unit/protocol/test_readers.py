@@ -308,7 +308,7 @@ def brought(wire: Any) -> None:
 
 
 READERS: dict[str, Callable[[Any], object]] = {
-    "boxes/login.py": lambda wire: login_on(wire).query("run_end", repo_key="r", name="train-1"),
+    "boxes/login.py": lambda wire: login_on(wire).ask_word("end", run="r/train-1"),
     "runs/remote_command.py": lambda wire: SanitizeStream().feed(all_of(wire)),
     "runs/bring_home.py": lambda wire: answer_number(run_script(wire, "x")[:100].strip()),
     "runs/upkeep.py, secrets": lambda wire: what_was_wiped(run_script(wire, "x"), "box"),

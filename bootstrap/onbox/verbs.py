@@ -1,0 +1,120 @@
+"""What is asked in a word about a run, or about the lease.
+
+`onbox verbs BOX_HOME REQUEST`: a document of JSON, whose `verb` is one of `VERBS`, with what that
+needs. Lines are printed, of values with tabs between them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+
+from . import MAIN
+from .processes import is_alive
+from .run_folder import QUEUED, RUNNING, RunFolder, lines_of, write_whole
+
+_LOOKS = 30  # until the lease's monitor has seen what was added: it looks every ten seconds
+
+
+def _row(run: RunFolder) -> list[str]:
+    """Return its state, a finished one with what decided its exit code; how long its log is, when
+    it ended, when it began; and of its disk, if that is low, what is noted."""
+    state = run.state()
+    ended = run.first("ended") if run.has("exit") else ""
+    log, *times = (run.stat(name) for name in ("log", "exit", "pid"))
+    seconds = [str(int(time.st_mtime)) if time else "" for time in times]
+    low = "\t".join(run.lines("disk_low") or [])[:2048]
+    return [f"{state} {ended}".rstrip(), str(log.st_size if log else 0), *seconds, low]
+
+
+def end(run: RunFolder, _: dict[str, str]) -> Iterator[str]:
+    """Say what became of a run."""
+    yield "\t".join(_row(run))
+
+
+def wait(run: RunFolder, _: dict[str, str]) -> Iterator[str]:
+    """Say it each time its state changes, and when its disk gets low, until it is over or nobody
+    listens any more. `old KIND SECONDS TEXT` and `news …`: what the monitor found before, and since
+    then (`runs/news.py`)."""
+    listener, told, shown, word = os.getppid(), ["", ""], 0, "old"
+    while True:
+        *about, low = _row(run)
+        if about[0] != told[0] or (low and not told[1]):
+            yield "\t".join([*about, "" if told[1] else low])
+        news = lines_of(f"{run.path}/news")
+        for line in news[shown:]:
+            yield f"{word}\t{line}"
+        told, shown, word = [about[0], low], len(news), "news"
+        if about[0] not in (RUNNING, QUEUED) or os.getppid() != listener:
+            return
+        time.sleep(1)
+
+
+def safe(run: RunFolder, asked: dict[str, str]) -> Iterator[str]:
+    """Note which of its results are safe at home, for the lease, and of what it made, as its record
+    has it: a later run need not preserve that."""
+    if os.path.isdir(run.path):
+        write_whole(f"{run.path}/results.home", f"{asked['made']}\n")
+        write_whole(f"{run.path}/safe", f"{asked['note']}\n")
+        yield "noted\tyes"
+
+
+def detach(_: RunFolder, asked: dict[str, str]) -> Iterator[str]:
+    """Take lines `NAME BOX ADDRESS` from standard input, of who is to be told of these runs: the
+    monitor does that, of what it finds from now on. Say which of them go on."""
+    rows, none = sys.stdin.read().splitlines(), subprocess.DEVNULL
+    for name in asked["runs"].split():
+        run = RunFolder(f"{asked['home']}/runs/{name}")
+        if run.state() in (RUNNING, QUEUED):
+            kinds = (re.sub("[^a-z]", "", line.split(" ")[0]) for line in run.lines("news") or [])
+            known = "".join(f"{kind}," for kind in kinds if kind) or "-"
+            write_whole(f"{run.path}/notify_to", "".join(f"{known} {row}\n" for row in rows))
+            yield f"told\t{name}"
+    # The box has one already, as a rule: a second one exits.
+    monitor = [sys.executable, "-I", "-B", MAIN, "runs.monitor", asked["home"]]
+    subprocess.Popen(monitor, stdin=none, stdout=none, stderr=none, start_new_session=True)
+
+
+def lease(_: RunFolder, asked: dict[str, str]) -> Iterator[str]:
+    """Extend the lease, or release it; say how it is."""
+    files, place = RunFolder(asked["home"]), f"{asked['home']}/lease"
+    if not files.has("lease.json"):
+        yield "none\t"
+    elif asked["what"] == "release":
+        for name in filter(files.has, map("lease.{}".format, ("json", *_OF_LEASE))):
+            os.unlink(f"{asked['home']}/{name}")
+        yield "released\t"
+    else:
+        is_added = asked["what"] == "extend"
+        # A request that is repeated after a lost link counts once.
+        if is_added and asked["id"] not in lines_of(f"{place}.ids"):
+            for name, line in (("ids", asked["id"]), ("extended", asked["seconds"])):
+                with open(f"{place}.{name}", "a", encoding="utf-8") as file:
+                    file.write(f"{line}\n")
+        for _look in range(_LOOKS if is_added else 0):
+            seen, added = files.stat("lease.state"), files.stat("lease.extended")
+            is_seen = seen and added and seen.st_mtime_ns >= added.st_mtime_ns
+            if is_seen or not is_alive(files.first("lease.pid")):
+                break
+            time.sleep(0.5)
+        kept = "kept" if is_alive(files.first("lease.pid")) else "lost"
+        yield f"lease\t{kept}\t{files.first('lease.state')}"
+
+
+_OF_LEASE = ("state", "extended", "ids", "digests")
+VERBS = {each.__name__: each for each in (end, wait, safe, detach, lease)}
+
+
+def main() -> None:
+    home, asked = sys.argv[1], json.loads(sys.argv[2])
+    os.umask(0o077)
+    run = RunFolder(f"{home}/runs/{asked.get('run', '')}")
+    with suppress(BrokenPipeError):
+        for line in VERBS[asked["verb"]](run, {**asked, "home": home}):
+            os.write(1, line.encode("utf-8", "surrogateescape") + b"\n")
