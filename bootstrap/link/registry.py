@@ -182,8 +182,13 @@ def get_or_create(
     owner = entry_owner(endpoint)
     if owner is not None:
         target = owner.target  # keep where it leads: boxstrap's entry may change
-    named = box_by_name(name) if name else None
-    box = named if named and named.name == name else box or find_known(target, endpoint)
+    named, there = box_by_name(name) if name else None, box or find_known(target, endpoint)
+    if named is None or named.name != name:
+        box = there
+    elif there and not new_box and (there.address, there.port) != (named.address, named.port):
+        raise name_is_taken(named.name, there.name)
+    else:
+        box = named
     # A former name is free for the box itself alone: it still leads there.
     if box and not new_box and (named is None or named.folder == box.folder):
         if name and name != box.name:
@@ -248,9 +253,11 @@ def check_name(name: str) -> None:
         )
 
 
-def name_is_taken(by: str) -> UsageError:
-    """Return the error for a new box that would be called as the box `by`."""
-    hint = "Give the new box another name."
+def name_is_taken(by: str, known: str = "") -> UsageError:
+    """Return the error for a new box, or a `known` one, that would be called as the box `by`."""
+    hint = f"Give {known or 'the new box'} another name."
+    if known:
+        hint += f" If {by} is there now, and {known} is gone: boxstrap boxes --forget {known}"
     return UsageError(f"there is a box {by} already.", where="--name", hint=hint)
 
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from bootstrap.profile.consent import ConsentError
-    from bootstrap.profile.load import read_profile, shipped_ones
+    from bootstrap.profile.load import shipped_ones
     from bootstrap.profile.reading import make_profile
     from bootstrap.profile.schema import PROFILE, Advice, DataItem, Profile, SentItem
 
 __all__ = ["PROFILE", "Advice", "ConsentError", "DataItem", "Profile", "SentItem", "make_profile"]
-__all__ += ["read_profile", "shipped_ones"]
-_MODULES = {"consent": "ConsentError", "load": "read_profile shipped_ones"}
+__all__ += ["shipped_ones"]
+_MODULES = {"consent": "ConsentError", "load": "shipped_ones"}
 _MODULES |= {"reading": "make_profile", "schema": "Advice DataItem PROFILE Profile SentItem"}
 
 

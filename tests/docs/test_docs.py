@@ -14,7 +14,8 @@ from bootstrap import errors
 from bootstrap.errors import EXIT_CODES
 from bootstrap.event_codes import CODES
 from bootstrap.link import parse_host
-from bootstrap.profile import PROFILE, read_profile
+from bootstrap.profile import PROFILE
+from bootstrap.profile.load import read_profile
 from bootstrap.providers import NAMES, PROVIDERS
 from bootstrap.tasks import NAMES as TASKS
 from bootstrap.tasks import find

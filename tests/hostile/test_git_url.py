@@ -19,7 +19,7 @@ import pytest
 
 from bootstrap.errors import ProfileError
 from bootstrap.paths import shipped
-from bootstrap.profile import read_profile
+from bootstrap.profile.load import read_profile
 from bootstrap.render.door_table import DOORS
 from bootstrap.repo import mirror
 from bootstrap.repo.git import Folders

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import UsageError
-from bootstrap.profile import read_profile
+from bootstrap.profile.load import read_profile
 from bootstrap.providers import NAMES, PROVIDERS, api_key, find_account, find_rented
 from bootstrap.renting import account_of, accounts_for
 from tests.boxes.loopback import LoopbackBox

@@ -13,7 +13,7 @@ import pytest
 from bootstrap.errors import NoOfferError, UnreachableError, UsageError
 from bootstrap.link import ask_account, parse_host
 from bootstrap.onbox.lease.instance import HOLD
-from bootstrap.profile import read_profile
+from bootstrap.profile.load import read_profile
 from bootstrap.providers import (
     AFTER_LEASE_S,
     PartialListError,

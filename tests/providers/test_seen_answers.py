@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import NoOfferError, ReturnBoxError, UnreachableError, UsageError
-from bootstrap.profile import read_profile
+from bootstrap.profile.load import read_profile
 from bootstrap.providers import PROVIDERS, Api, ApiKey, RefusedKeyError, RentedState, RentOrder, api
 from bootstrap.renting import Rental, RentalState, offers_of, order_of, rental
 from bootstrap.runs.rented import ask_accounts, contract_words, with_contract

@@ -19,7 +19,7 @@ from pathlib import Path
 from bootstrap.onbox import MAIN
 from bootstrap.onbox.verdict import judge, readers
 from bootstrap.onbox.verdict.expected_hardware import parse_expected
-from bootstrap.profile import read_profile
+from bootstrap.profile.load import read_profile
 from bootstrap.protocol import verdict
 from bootstrap.ui import page
 from tests.nvml import scenarios, stub

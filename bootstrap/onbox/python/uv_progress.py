@@ -27,7 +27,7 @@ LONG_BUILDS = """
 _UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
-class Progress:
+class UvProgress:
     """How far uv is."""
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ def bytes_received() -> int:
 
 
 def main() -> None:
-    progress, rest, next_look = Progress(), b"", time.monotonic() + 0.5
+    progress, rest, next_look = UvProgress(), b"", time.monotonic() + 0.5
     while True:
         events: list[str] = []
         if select.select([0], [], [], max(0.0, next_look - time.monotonic()))[0]:

@@ -8,7 +8,7 @@ import pytest
 
 from bootstrap.onbox import MAIN
 from bootstrap.onbox.python import uv_progress
-from bootstrap.onbox.python.uv_progress import Progress
+from bootstrap.onbox.python.uv_progress import UvProgress
 from bootstrap.shell import shell_part
 
 
@@ -21,7 +21,7 @@ def test_a_package_that_takes_long_to_build_is_warned_of_once(
 ) -> None:
     now = 0.0
     monkeypatch.setattr(uv_progress.time, "monotonic", lambda: now)
-    progress, events = Progress(), list[str]()
+    progress, events = UvProgress(), list[str]()
     for line in ("   Building quick==1", "      Built quick==1", f"   Building {slow}==1"):
         events += progress.take(line)
     now = float(seconds)
@@ -33,7 +33,7 @@ def test_a_package_that_takes_long_to_build_is_warned_of_once(
 
 
 def test_download_sizes_that_uv_prints_become_the_total_bytes_of_progress() -> None:
-    progress = Progress()
+    progress = UvProgress()
     assert [*progress.take("Resolved 3 packages in 1ms")] == [
         "progress done=0 total=3 unit=packages"
     ]
@@ -50,7 +50,7 @@ def test_a_network_interface_that_disappears_takes_no_received_bytes_back(
     """A VPN's card may disappear: the bytes received through it still count."""
     counts = iter([5000, 5300, 90, 190])
     monkeypatch.setattr(uv_progress, "bytes_received", lambda: next(counts))
-    progress = Progress()
+    progress = UvProgress()
     done = [event.split()[1] for _ in range(3) for event in progress.look()]
     assert done == ["done=300", "done=300", "done=400"]
 

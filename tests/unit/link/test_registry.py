@@ -83,6 +83,16 @@ def test_further_new_boxes_at_an_address_get_numbered_names_and_the_newest_is_me
         get_or_create("root@1.2.3.4:22", name="1.2.3.4-22-2", new_box=True)
 
 
+def test_a_known_box_can_not_have_the_name_of_another_one_elsewhere() -> None:
+    """Its host key would be compared with the other's: an alarm about a change that was none."""
+    for host in ("10.1.2.3", "10.1.2.4"):
+        record.save_box(get_or_create(f"root@{host}:22", host, name=f"gpu-{host[-1]}"))
+    with pytest.raises(UsageError, match=r"a box gpu-4 already\.\nGive gpu-3 another name"):
+        get_or_create("root@10.1.2.3:22", "10.1.2.3", name="gpu-4")
+    moved = get_or_create("root@10.1.2.5:22", "10.1.2.5", name="gpu-4")
+    assert (moved.name, moved.address) == ("gpu-4", "10.1.2.5")
+
+
 def test_a_new_name_renames_the_known_box_and_its_former_name_still_finds_the_box() -> None:
     first = get_or_create("gpu", "10.1.2.3").using("repo-12345678", snapshot="a" * 40)
     record.save_box(first)

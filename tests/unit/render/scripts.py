@@ -7,7 +7,8 @@ from pathlib import Path
 
 from bootstrap.paths import shipped
 from bootstrap.plan import steps_for
-from bootstrap.profile import Profile, read_profile
+from bootstrap.profile import Profile
+from bootstrap.profile.load import read_profile
 from bootstrap.render.program import program, program_files
 from bootstrap.render.script import Source, default_values, render_script, variables
 from bootstrap.shell import assignments

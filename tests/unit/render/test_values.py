@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bootstrap.profile import make_profile, read_profile
+from bootstrap.profile import make_profile
+from bootstrap.profile.load import read_profile
 from bootstrap.protocol import build_query
 from bootstrap.render.program import program
 from bootstrap.render.script import render_script, variables

@@ -9,7 +9,7 @@ import pytest
 from bootstrap.errors import UsageError
 from bootstrap.link import record
 from bootstrap.link.prompt import Prompt
-from bootstrap.profile import read_profile
+from bootstrap.profile.load import read_profile
 from bootstrap.providers import Offer
 from bootstrap.renting import up
 from bootstrap.renting.up import RentedLease

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bootstrap.errors import UsageError
 from bootstrap.paths import state_dir
-from bootstrap.profile import read_profile
+from bootstrap.profile.load import read_profile
 from bootstrap.secrets import fingerprint, packed, take_secrets
 from bootstrap.setup import SetupRequest
 from bootstrap.setup.payload import build_payload

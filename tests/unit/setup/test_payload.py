@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import ProfileError, UsageError
-from bootstrap.profile import ConsentError, DataItem, Profile, read_profile
+from bootstrap.profile import ConsentError, DataItem, Profile
+from bootstrap.profile.load import read_profile
 from bootstrap.repo.place import repository_root
 from bootstrap.setup.payload import Payload, build_payload
 from bootstrap.setup.request import SetupRequest

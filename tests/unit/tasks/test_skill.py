@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import EXIT_CODES, UsageError
-from bootstrap.profile import read_profile
+from bootstrap.profile.load import read_profile
 from bootstrap.providers import NAMES
 from bootstrap.tasks import NAMES as TASKS
 from bootstrap.tasks import find
