@@ -134,7 +134,7 @@ def of_another_box(world: World) -> None:
     body = {**json.loads(world.receipt.read_text()), "box": "other"}
     del body["mac"]
     with patch("bootstrap.secrets.state_dir", lambda: world.user.state):
-        body["mac"] = bring_home._mac(body)
+        body["mac"] = bring_home._mac(bring_home._text_of(body))
     world.receipt.write_text(json.dumps(body))
 
 
