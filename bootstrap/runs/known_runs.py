@@ -131,6 +131,15 @@ def box_of_runs(place: Path, names: Sequence[str]) -> str:
     return box if not others and having == having[:1] * len(having) else ""
 
 
+def is_box_of_runs(name: str, runs: Sequence[str]) -> bool:
+    """Whether a box is called so, there or given back, or was until it was forgotten here: then
+    one of these runs of it came home."""
+    boxes = (*all_boxes(), *ended_boxes())
+    return any(name in (box.name, box.host_key_alias) for box in boxes) or any(
+        one.box == name and one.run.name in runs for one in all_kept()
+    )
+
+
 def known_of_host(host: str) -> list[RunAtHome]:
     """Return every run that is known of a box, by its name or host: there, forgotten or given back.
 

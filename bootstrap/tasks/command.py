@@ -293,18 +293,17 @@ def _with_box(given: Mapping[str, Any]) -> Mapping[str, Any]:
     box, *others = {name.rpartition("/")[0] for name in names} or {""}
     if not names or others or given.get("hosts") or given["host"] not in (None, [], box, [box]):
         return given
-    from bootstrap.link.record import all_boxes, ended_boxes
+    from bootstrap.link.record import all_boxes
+    from bootstrap.runs.known_runs import box_of_runs, is_box_of_runs
 
-    if box not in {known.name for known in (*all_boxes(), *ended_boxes())}:
+    plain = [name.removeprefix(f"{box}/") for name in names]
+    if not box or not is_box_of_runs(box, plain):
         # REPOSITORY/RUN is as the box calls it
         if given["host"] or len(all_boxes()) == 1:
             return given
-        from bootstrap.runs.known_runs import box_of_runs
-
         only = box_of_runs(Call(given).place, names)
         said = f"{only} is the one box here that is known to have {', '.join(names)}"
         return {**given, "host": only, "says": said} if only else given
-    plain = [name.removeprefix(f"{box}/") for name in names]
     return {**given, "host": box, "run": plain[0] if isinstance(run, str) else plain}
 
 

@@ -25,7 +25,8 @@ from bootstrap.boxes.at_home import (
     run_of,
 )
 from bootstrap.boxes.record_folder import LogAtHome
-from bootstrap.link import KnownBox, LocalWire, NoAnswer
+from bootstrap.link import KnownBox, LocalWire, NoAnswer, save_box
+from bootstrap.link.record import all_boxes
 from bootstrap.onbox.runs.logs import RunLog
 from bootstrap.protocol import BoxRecord, Run
 from bootstrap.runs import bring_home
@@ -378,6 +379,18 @@ def test_a_pulled_run_is_shown_when_its_box_is_unreachable(there: There) -> None
     assert "is not at its place any more" in there.do("logs", "--run", "train-1").must(2).err
     (row,) = there.user.run("runs", "--json").must(0).json()["runs"]
     assert (row["log"]["where"], row["results"]["where"]) == ("moved", "none")
+
+
+def test_a_run_of_a_forgotten_box_is_shown_from_home_by_box_slash_run(there: There) -> None:
+    """The repository has another box, which was asked for it instead."""
+    there.write(b"step 1 loss 0.5\n", **ENDED)
+    there.do("pull").must(0)
+    (box,) = all_boxes()
+    there.user.run("boxes", "--forget", box.name).must(0)
+    other = KnownBox("other", "root@127.0.0.1:1", "127.0.0.1", port=1)
+    save_box(other.using(there.run.parent.name))
+    for task, shown in (("logs", "step 1 loss"), ("status", "train-1"), ("report", "report: ")):
+        assert shown in there.user.run(task, "--run", f"{box.name}/train-1").must(0).out
 
 
 def test_a_run_record_survives_a_round_trip_and_unknown_fields_of_other_versions() -> None:

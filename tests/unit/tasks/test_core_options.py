@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from bootstrap.boxes.at_home import note_seen
+from bootstrap.boxes.at_home import RunAtHome, note_seen
 from bootstrap.errors import UnreachableError
 from bootstrap.link import KnownBox, record
 from bootstrap.profile import PROFILE
@@ -59,15 +59,20 @@ def test_following_a_log_is_refused_where_a_command_starts_several_runs(at: User
         ([], ["gpu/train-1"], ("gpu", ["train-1"])),
         (None, "gpu/train-1", ("gpu", "train-1")),
         (["gpu"], ["gpu/train-1", "gpu/train-2"], ("gpu", ["train-1", "train-2"])),
+        ([], ["first/train-1"], ("first", ["train-1"])),
+        ([], ["gone/train-1"], ("gone", ["train-1"])),
         *((["other"], [run], (["other"], [run])) for run in ("gpu/train-1", "train-1")),
-        *(([], runs, ([], runs)) for runs in (["gpu/a", "b"], ["homework/a"], [])),
+        *(([], runs, ([], runs)) for runs in (["gpu/a", "b"], ["homework/a"], ["gone/a"], [])),
     ],
 )
 def test_a_run_named_as_box_slash_run_means_that_run_on_that_box(
     host: object, run: object, meant: object
 ) -> None:
-    """`homework/a` is a repository's run, as a box calls it."""
-    record.save_box(KnownBox("gpu", "root@203.0.113.1:22", "203.0.113.1"))
+    """`homework/a` is a repository's run, as a box calls it; `gone` was forgotten here, and its
+    train-1 is at home; `first` is how the box was called once."""
+    record.save_box(KnownBox("gpu", "root@203.0.113.1:22", "203.0.113.1", folder_name="first"))
+    at_home = Run("homework-1", "train-1", "finished", 0, 1, "c", "w", "t", 0, 9, "python x")
+    RunAtHome("gone", 1.0, "root@gone", at_home).save()
     given = _with_box({"host": host, "run": run, "hosts": None})
     assert (given["host"], given["run"]) == meant
 
