@@ -456,9 +456,10 @@ class BoxLogin:
             if before is None or before.name == self.name:
                 return
             said = f"{before.name} is called {self.name} now"
-        from bootstrap.boxes.at_home import note_name
+        from bootstrap.boxes import at_home, receipt
 
-        note_name(before, self.known)
+        at_home.note_name(before, self.known)
+        receipt.note_name(self.known.folder, before.name, self.name)
         self.save(self.known)
         self.reporter.say(said)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from bootstrap.boxes.at_home import find_kept
 from bootstrap.boxes.login import BoxLogin
+from bootstrap.boxes.receipt import check_receipt, receipt_file
 from bootstrap.errors import BoxstrapError, BusyError, NotSafeError, UsageError
 from bootstrap.protocol.probe import BoxState
 from bootstrap.protocol.run import Run, qualified, repository_names
@@ -19,7 +20,7 @@ from bootstrap.protocol.transfer import BoxResults, Transfer
 from bootstrap.protocol.trees import BoxContent, BoxWork, UnsentContent, also_commands
 from bootstrap.repo.local import LocalRepository, known_folder, read_repository
 from bootstrap.repo.names import shown
-from bootstrap.runs.bring_home import bring_home, check_receipt, receipt_file
+from bootstrap.runs.bring_home import bring_home
 from bootstrap.runs.pull import PullOptions, pull_run, results_of_profile
 from bootstrap.runs.pull_result import let_go_words
 from bootstrap.sync.back import bring_from, look_at_work, only_there

@@ -1,18 +1,10 @@
-"""Bring a run's log and record home, and keep the receipt of its results.
-
-Log and record go on where the last pull ended, redacted as `logs` redacts.
-
-A receipt is this machine's record of which results of a run were pulled and verified. Before a box
-is destroyed, its receipts are compared with what the box has now, and with the files here. A
-receipt is keyed with this machine's key, so nobody else can forge one.
-"""
+"""Bring a run's log and record home: on from where the last pull ended, redacted as `logs` does."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import hashlib
-import hmac
 import json
 import re
 import time
@@ -38,7 +30,6 @@ from bootstrap.link.exchange import answer_number, run_script
 from bootstrap.link.reconnecting import Backoff
 from bootstrap.link.wire import LinkLost, NoAnswer
 from bootstrap.onbox.redact import Redactor
-from bootstrap.paths import write_private
 from bootstrap.protocol.follow import ANSWER_S
 from bootstrap.protocol.run import Run
 from bootstrap.protocol.run_history import (
@@ -48,15 +39,11 @@ from bootstrap.protocol.run_history import (
     ask_history,
     ask_record,
 )
-from bootstrap.protocol.transfer import LostResult
 from bootstrap.repo.local import known_folder
 from bootstrap.runs.log_reader import HOLE, ask_start, has_hole
-from bootstrap.secrets import machine_key
-from bootstrap.text.document import document
 from bootstrap.text.sanitize import sanitize
-from bootstrap.transfer.destination import LocalFolder, why_refused
+from bootstrap.transfer.destination import why_refused
 from bootstrap.transfer.manifest import Manifest
-from bootstrap.transfer.puller import lost_words
 
 REPORT = "report.html"
 _LINE = 160  # characters of a line with a metric
@@ -293,109 +280,3 @@ def _redacted(value: Any, redactor: Redactor) -> Any:  # noqa: ANN401 - of a JSO
     if isinstance(value, list):
         return [_redacted(one, redactor) for one in value]
     return value
-
-
-VERSION = 1
-_PURPOSE = b"boxstrap receipt\n"
-"""The key has other purposes too: what is keyed for one is not valid for another."""
-
-
-def receipt_file(box_folder: Path, repository: str, run: str) -> Path:
-    return box_folder / "receipts" / repository / f"{run}.json"
-
-
-def write_receipt(file: Path, manifest: Manifest, place: Path) -> None:
-    """Write that these files of the manifest are in `place`, verified. Raises OSError.
-
-    It says nothing of what is missing, nor of what a run that is not over makes later.
-    """
-    body = {
-        "v": VERSION,
-        **document(manifest.origin),
-        "live": manifest.live,
-        "place": str(place),
-        "files": {
-            path: [one.home.size, one.sha256, one.place, one.state[3]]
-            for path, one in sorted(manifest.proven().items())
-        },
-    }
-    text = _text_of(body)  # it is long: made once, for both
-    write_private(file, f'{text[:-1]},"mac":"{_mac(text)}"}}\n')
-
-
-def check_receipt(
-    file: Path,
-    origin: tuple[str, str, str],
-    present: Mapping[str, tuple[int, str]],
-    lost: Mapping[str, LostResult],
-) -> list[str]:
-    """Return why the receipt does not prove that nothing would be lost; empty if it does.
-
-    `origin`: box, repository and run. `present`: size and digest of each result that the box has
-    now; `lost`: those it has no more. Files here are read again.
-    """
-    body = _read(file)
-    if body is None:
-        return ["this machine has no receipt for the run"]
-    if (body.get("box"), body.get("repository"), body.get("run")) != origin:
-        return ["the receipt is for another run"]
-    files: dict[str, list[Any]] = body["files"]
-    problems = [
-        f"{path}: the box has a different file than was pulled"
-        for path, (size, sha256) in present.items()
-        if path in files and files[path][:2] != [size, sha256]
-    ]
-    problems += [f"{path}: was never pulled" for path in present if path not in files]
-    # A run that was still running may have removed files itself.
-    over = {} if body.get("live") else files
-    gone = [path for path in over if path not in present and path not in lost]
-    problems += [f"{path}: is no longer on the box" for path in gone]
-    problems += [
-        f"{path}: {lost_words(one)}, and was never pulled"
-        for path, one in lost.items()
-        if [*files.get(path, ())][0::3] != [*one.state[2:4]]
-    ]
-    return problems + _lost_here(Path(body["place"]), files)
-
-
-def _lost_here(place: Path, files: Mapping[str, list[Any]]) -> list[str]:
-    if not files:
-        return []
-    try:
-        home = PullPlace.again(place)
-        with LocalFolder(home.base, home.inside) as folder:
-            return [
-                f"{path}: the file here is not what was pulled"
-                for path, (_, sha256, name, *_) in files.items()
-                if folder.digest(name) != sha256
-            ]
-    except (FileNotFoundError, NotADirectoryError):
-        return [f"{place} is not there any more"]
-    except OSError as error:
-        return [f"{place} can't be read: {(error.strerror or str(error)).lower()}"]
-
-
-def _read(file: Path) -> dict[str, Any] | None:
-    """Read a receipt that this machine wrote; None if there is none."""
-    try:
-        body = json.loads(file.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return None
-    if not isinstance(body, dict):
-        return None
-    mac = body.pop("mac", None)
-    try:
-        is_ours = isinstance(mac, str) and hmac.compare_digest(
-            mac.encode("utf-8", "replace"), _mac(_text_of(body)).encode()
-        )
-    except OSError:  # without the key a receipt of this machine can't be recognised
-        return None
-    return body if is_ours and body.get("v") == VERSION else None
-
-
-def _text_of(body: Mapping[str, Any]) -> str:
-    return json.dumps(body, sort_keys=True, separators=(",", ":"))
-
-
-def _mac(text: str) -> str:
-    return hmac.new(machine_key(), _PURPOSE + text.encode(), hashlib.sha256).hexdigest()

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from bootstrap.boxes.at_home import find_kept, results_place
 from bootstrap.boxes.login import BoxLogin
+from bootstrap.boxes.receipt import receipt_file, write_receipt
 from bootstrap.errors import (
     BoxLacksError,
     BoxstrapError,
@@ -31,13 +32,7 @@ from bootstrap.protocol.run import Run, as_it_ended
 from bootstrap.protocol.transfer import BoxFile, BoxResults, Transfer
 from bootstrap.protocol.trees import find_at_risk, risk_in_words
 from bootstrap.repo.names import shown
-from bootstrap.runs.bring_home import (
-    as_it_is_now,
-    bring_home,
-    note_results,
-    receipt_file,
-    write_receipt,
-)
+from bootstrap.runs.bring_home import as_it_is_now, bring_home, note_results
 from bootstrap.runs.pull_result import (
     BroughtRun,
     NoResultsError,

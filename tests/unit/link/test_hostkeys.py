@@ -12,6 +12,7 @@ import pytest
 
 from bootstrap import paths
 from bootstrap.boxes.at_home import RunAtHome, all_kept
+from bootstrap.boxes.receipt import check_receipt, receipt_file, write_receipt
 from bootstrap.errors import HostKeyError, UnreachableError, UsageError, exit_code
 from bootstrap.link import forgotten, record, registry
 from bootstrap.link.hostkeys import HostKeyCheck, read_pins
@@ -20,6 +21,7 @@ from bootstrap.link.public_key import PublicKey
 from bootstrap.link.registry import check_fingerprint
 from bootstrap.protocol import Run
 from bootstrap.runs.remote_command import ssh_command
+from bootstrap.transfer.manifest import Manifest, RunOrigin
 from tests.logins import login_to
 from tests.unit.link.conftest import SshUser
 from tests.unit.link.sshd import Sshd, fingerprint, keygen
@@ -363,23 +365,36 @@ def test_a_forgotten_box_that_shows_its_host_key_again_gets_back_its_name_and_ru
         there = {(box.name, box.created) for box in record.all_boxes()}
         return [(one.box, one.created) in there for one in all_kept()]
 
+    def proven() -> list[str]:
+        """Return the names of boxes whose receipt of the run proves that its results are here."""
+        found = [(box, receipt_file(box.folder, "key", run.name)) for box in record.all_boxes()]
+        return [
+            box.name
+            for box, file in found
+            if not check_receipt(file, (box.name, "key", run.name), {}, {})
+        ]
+
     assert meet("box", "trainer") == ("trainer", [])
     RunAtHome("trainer", record.all_boxes()[0].created, "box", run).save()
-    receipt = record.all_boxes()[0].folder / "receipts/key"
-    receipt.mkdir(parents=True)
+    receipt = receipt_file(record.all_boxes()[0].folder, "key", run.name)
+    origin = RunOrigin("trainer", "key", run.name)
+    write_receipt(receipt, Manifest(origin, [], {}, frozenset()), paths.state_dir())
+    for name in ("nina", "trainer"):
+        assert meet("box", name) == (name, [])
+        assert (owners(), proven()) == ([True], [name])
     forget("trainer")
-    assert (owners(), receipt.exists()) == ([False], False)
+    assert (owners(), proven()) == ([False], [])
     assert meet("other") == ("other", [])
     told = "box was known here as trainer until it was forgotten"
     assert meet("box") == ("trainer", [f"{told}, and is called so again"])
-    assert owners() == [True]
-    assert (record.all_boxes()[0].folder / "receipts/key").is_dir()
+    assert (owners(), proven()) == ([True], ["trainer"])
     assert meet("box") == ("trainer", [])
     # Where its name is another's by now, or it is given one, it is only told.
     forget("trainer")
     forget("other")
     assert meet("other", "Trainer")[0] == "Trainer"
     assert meet("box") == ("box", [told])
+    assert proven() == ["box"]
     forget("box")
     # Another box may have the same key (images bring keys), or the same place (it is rented anew).
     nina = ssh_user.box("box", name="nina")
@@ -389,7 +404,7 @@ def test_a_forgotten_box_that_shows_its_host_key_again_gets_back_its_name_and_ru
         assert forgotten.met_again(another) is None
         forgotten.forget_box(another)
     assert meet("box", "nina") == ("nina", ["nina was known here as box until it was forgotten"])
-    assert owners() == [True]
+    assert (owners(), proven()) == ([True], ["nina"])
     # Of those forgotten last only so many are kept.
     monkeypatch.setattr(forgotten, "_MOST", 1)
     forget("Trainer")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.boxes.receipt import check_receipt, note_name, receipt_file, write_receipt
 from bootstrap.link import LocalWire
-from bootstrap.runs.bring_home import check_receipt, receipt_file, write_receipt
 from bootstrap.transfer.manifest import Manifest, PulledRecord, RunOrigin, recorded_digests
 from tests.unit.transfer.boxes import KEY, RUN, ResultsHere
 
@@ -86,6 +86,18 @@ def test_a_forged_or_changed_pull_receipt_is_rejected(made: Made, tmp_path: Path
     (tmp_path / "state/secrets.key").unlink()  # as if on another machine
     assert check_receipt(file, NAMES, present, {}) == NONE
     file.unlink()
+    assert check_receipt(file, NAMES, present, {}) == NONE
+
+
+def test_only_this_machines_receipts_of_the_box_follow_it_to_a_new_name(made: Made) -> None:
+    _, manifest, file = made
+    folder, present = file.parents[2], manifest.present()
+    note_name(folder, "other-box", "nina")
+    assert check_receipt(file, NAMES, present, {}) == []
+    note_name(folder, "my-box", "nina")
+    assert check_receipt(file, ("nina", KEY, RUN), present, {}) == []
+    file.write_text(file.read_text().replace('"live":false', '"live":true'))
+    note_name(folder, "nina", "my-box")
     assert check_receipt(file, NAMES, present, {}) == NONE
 
 
