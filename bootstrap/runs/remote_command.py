@@ -210,7 +210,7 @@ def enter(
         )
     with BoxLogin.open(options, screen) as box:
         script = _script(box, command)
-    mark = "" if terminal or as_json else os.urandom(16).hex()
+    mark = "" if terminal or as_json or box.endpoint is None else os.urandom(16).hex()
     line = shell_command(f"echo {mark}\n{script}" if mark else script, BASH)
     over_ssh = ssh_command(box, line, terminal=terminal or as_json)
     if over_ssh and not Prompt(screen.say).has_terminal():
