@@ -81,15 +81,18 @@ TOPICS: Mapping[str, tuple[str, Callable[[], Rows]]] = {
 
 
 def find_topic(name: str) -> tuple[str, list[tuple[str, str]]]:
-    """Return title and rows of a topic, or the rows of one thing by its name; none if unknown."""
-    if name in TOPICS:
-        title, rows = TOPICS[name]
-        return f"{name}: {title}", list(rows())
+    """Return title and rows of a topic, also by the start of its name, or the rows of one thing
+    by its name; none if unknown."""
     found = [row for rows in (_codes(), _checks()) for row in rows if row[0] == name]
-    return "", list(_keys(name)) or found
+    found = list(_keys(name)) or found
+    begun = [topic for topic in TOPICS if topic.startswith(name)]
+    if found or len(begun) != 1:
+        return "", found
+    title, rows = TOPICS[begun[0]]
+    return f"{begun[0]}: {title}", list(rows())
 
 
 def near(name: str, commands: Iterable[str]) -> str:
     """Return the names that may have been meant, for the error of one that is unknown."""
     known = [*commands, *TOPICS, *(key for key, _ in _keys()), *(code for code, _ in _codes())]
-    return ", ".join(difflib.get_close_matches(name, known, 3, 0.6))
+    return ", ".join(difflib.get_close_matches(name, known, 3, 0.65))
