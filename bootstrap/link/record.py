@@ -195,6 +195,7 @@ class KnownBox:
     seen: float = 0.0  # when it was last logged in to, seconds since 1970
     folder_name: str = ""
     """The name that it was met under, if it was renamed since; else empty. It leads there too."""
+    former: tuple[str, ...] = ()  # the names that it had before
     route: Route = field(default_factory=Route)
     provider: str = ""  # the provider that was recognised
     workdir: str = ""  # the working folder used last on it

@@ -232,7 +232,8 @@ def called_again(box: record.KnownBox, name: str) -> record.KnownBox:
 def _called(box: record.KnownBox, name: str) -> record.KnownBox:
     """Return the box under this name. Its folder stays, with its pin and all that came home."""
     folder = "" if name == box.host_key_alias else box.host_key_alias
-    return replace(box, name=name, folder_name=folder)
+    former = tuple(dict.fromkeys(each for each in (*box.former, box.name) if each != name))
+    return replace(box, name=name, folder_name=folder, former=former)
 
 
 def entry_owner(endpoint: Endpoint) -> record.KnownBox | None:

@@ -231,16 +231,19 @@ def timed_out(endpoint: Endpoint, seen: float = 0.0) -> UnreachableError:
 
 def not_found(endpoint: Endpoint) -> UnreachableError:
     """Return the error for a name that the resolver doesn't find, with the known box that has
-    nearly that name."""
+    nearly that name, or had it."""
     import difflib  # here, as most starts need neither
 
     from bootstrap.link.record import all_boxes
 
-    near = difflib.get_close_matches(endpoint.hostname, [box.name for box in all_boxes()], 1, 0.7)
+    boxes = all_boxes()
+    names = {name: box.name for box in boxes for name in box.former}
+    names.update((box.name, box.name) for box in boxes)
+    near = difflib.get_close_matches(endpoint.hostname, names, 1, 0.7)
     return UnreachableError(
         "the name was not found.",
         where=endpoint.hostname,
-        hint=(f"Did you mean {near[0]}? " if near else "")
+        hint=(f"Did you mean {names[near[0]]}? " if near else "")
         + "Check the spelling, your network, and that the alias is in your ssh config.",
     )
 

@@ -9,9 +9,10 @@ import pytest
 
 from bootstrap.errors import UnreachableError, UsageError
 from bootstrap.link import record, registry
-from bootstrap.link.endpoint import Endpoint
+from bootstrap.link.endpoint import Endpoint, resolve
 from bootstrap.link.record import KnownBox
 from bootstrap.link.target import BoxOptions, parse_host
+from bootstrap.link.wire import not_found
 from bootstrap.providers import RentedBox, RentedState, accounts
 
 
@@ -116,6 +117,15 @@ def test_a_new_name_renames_the_known_box_and_its_former_name_still_finds_the_bo
     record.save_box(get_or_create("gpu", "10.1.2.3", new_box=True))
     assert get_or_create("gpu", "10.1.2.3", box=only, name="old").folder == first.folder
     assert registry.lookup("nina")[1] == only
+
+
+def test_a_name_between_the_first_and_todays_is_answered_with_todays() -> None:
+    for name in ("gpu", "nina", "third"):
+        record.save_box(get_or_create("root@10.1.2.3:22", name=name))
+    (only,) = record.all_boxes()
+    assert (only.name, only.host_key_alias, only.former) == ("third", "gpu", ("gpu", "nina"))
+    assert "Did you mean third?" in not_found(resolve(parse_host("nina"))).hint
+    assert get_or_create("gpu", name="nina").former == ("gpu", "third")
 
 
 def test_a_command_that_only_reads_does_not_rename_a_known_box() -> None:
