@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from threading import Timer
 
@@ -21,6 +22,7 @@ from bootstrap.paths import cache_dir, make_private
 from bootstrap.repo.git import Folders, GitError, run_git, start_git
 from bootstrap.repo.local import LocalRepository
 from bootstrap.repo.names import shown
+from bootstrap.repo.snapshot_store import SUBMODULE, changes_between
 
 _MEMORY_KIB = 2 * 1024 * 1024
 _FORGOTTEN_S = 3600  # seconds after which leftovers of a killed call are removed
@@ -112,25 +114,66 @@ class Quarantine:
         known = ("--not", "--exclude=refs/boxstrap/*", "--all")
         return int(self._ask("rev-list", "--count", tip, *known))
 
+    def with_submodules(self, edits: str) -> tuple[str, list[bytes]]:
+        """Return the edits as a commit that can be merged, "" for none, and the submodules in which
+        there are more.
+
+        Submodules travel as folders, which a merge would put in their place: that commit and its
+        parent have them as the commit below has. Without any it is `edits`. Raises BoxstrapError.
+        """
+        own = Folders(self._folder)
+        ask = partial(self._ask, folders=own)
+        asked = (("rev-parse", "-q", "--verify", f"{edits}~{number}") for number in (1, 2))
+        base, below = (ask(*words, ok=(0, 1)).decode().strip() for words in asked)
+        sent = below and self.own_commits(base)  # else the user's own commit was placed
+        links = [
+            change
+            for change in (changes_between(own, below, base) if sent else ())
+            if change.mode_before == SUBMODULE != change.mode
+        ]
+        if not links:
+            return edits, []
+        rows = b"".join(b"%s %s\t%s\0" % (SUBMODULE, one.blob_before, one.path) for one in links)
+        trees, made = set[bytes](), base.encode()
+        for commit in (base, edits):
+            ask("read-tree", commit)
+            ask("update-index", "--replace", "-z", "--index-info", stdin=rows)
+            tree = ask("write-tree", "--missing-ok").strip()
+            rest = ask("cat-file", "commit", commit).partition(b"\n")[2]
+            text = b"tree %s\n%s" % (tree, rest.replace(base.encode(), made, 1))
+            made = ask("hash-object", "-t", "commit", "-w", "--stdin", stdin=text).strip()
+            trees.add(tree)
+        paths = [change.path for change in changes_between(own, base, edits)]
+        inside = [
+            link.path for link in links if any(path.startswith(link.path + b"/") for path in paths)
+        ]
+        return made.decode() if len(trees) > 1 else "", inside
+
     def keep(self, refs: Mapping[str, str]) -> None:
         """Add the objects, and set these refs: all of them or none. Raises BoxstrapError."""
-        target = self._here.git_dir / "objects" / "pack"
+        target = self._here.git_dir / "objects"
         try:
-            for kind in ("pack", "idx"):  # in this order: git sees a pack once it has an index
-                for file in (self._folder / "objects/pack").glob(f"*.{kind}"):
-                    _add(file, target)
+            # In this order: git sees a pack once it has an index, and commits after their files.
+            for kind in ("pack/*.pack", "pack/*.idx", "??/*"):
+                for file in (self._folder / "objects").glob(kind):
+                    _add(file, target / file.parent.name)
         except OSError as error:
             raise write_error(target, error) from None
         updates = "".join(f"update {ref} {commit}\n" for ref, commit in refs.items())
         self._ask("update-ref", "--stdin", stdin=updates.encode())
 
-    def _ask(self, *arguments: str, stdin: bytes = b"") -> bytes:
-        """Run git on the repository as it would be with the new objects."""
+    def _ask(
+        self,
+        *arguments: str,
+        stdin: bytes = b"",
+        ok: Sequence[int] = (0,),
+        folders: Folders | None = None,
+    ) -> bytes:
+        """Run git on the repository, or on `folders`, as it would be with the new objects."""
         also = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{self._folder / "objects"}"'}
         try:
-            return run_git(
-                self._here.folders, *arguments, stdin=stdin, env=also, timeout=self._bounds.seconds
-            )
+            seconds, where = self._bounds.seconds, folders or self._here.folders
+            return run_git(where, *arguments, stdin=stdin, env=also, ok=ok, timeout=seconds)
         except GitError as failure:
             raise self._refused(_last_line(failure.said.encode())) from None
 
@@ -163,7 +206,7 @@ def _new_folder() -> Path:
 
 
 def _add(file: Path, folder: Path) -> None:
-    """Copy a file of a pack atomically. An existing file of that name has the same content."""
+    """Copy a file of objects atomically. An existing file of that name has the same content."""
     folder.mkdir(exist_ok=True)
     handle, name = tempfile.mkstemp(dir=folder, prefix="tmp_pack_")  # git removes such leftovers
     new = Path(name)

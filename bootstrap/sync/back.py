@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -39,14 +40,21 @@ class FetchedWork(Document):
     left: tuple[str, ...]
     within: frozenset[str] = frozenset()
     """Those of `refs` that the edits build on: merging the edits merges them too."""
+    submodules: tuple[str, ...] = ()  # those with edits, as words for a shell
 
     @property
     def commands(self) -> list[str]:
-        found: list[str] = []
-        for ref in self.refs:
-            edits = ref.endswith("/edits")
-            found.append(f"git diff {ref}^ {ref}" if edits else f"git diff HEAD...{ref}")
-        return [*found, *(f"git merge {ref}" for ref in self.refs if ref not in self.within)]
+        apart = _ref(self.box, "submodules")
+        return [
+            *(f"git diff {'HEAD...' if r in self.commits else f'{r}^ '}{r}" for r in self.refs),
+            *(f"git merge {r}" for r in self.refs if r not in {*self.within, apart}),
+            # As plumbing does it: no setting of the user changes what is printed.
+            *(
+                f"git diff-tree -p --binary --relative={path}/ {apart}^ {apart} | "
+                f"git -C {path} apply"
+                for path in self.submodules
+            ),
+        ]
 
     def lines(self) -> list[str]:
         if not self.refs:
@@ -56,6 +64,8 @@ class FetchedWork(Document):
             if ref in self.commits:
                 count = self.commits[ref]
                 what = f"{count} commit{'s' * (count > 1)} made on the box"
+            elif ref == _ref(self.box, "submodules"):
+                what = f"edits made on the box in submodules: {', '.join(self.submodules)}"
             else:
                 what = f"edits made on the box: {self.changed}"
             said.append(f"{ref}  {what}{'' if ref in self.new else ' (here already)'}")
@@ -140,7 +150,6 @@ def _take(
         _ref(name, branch if branch == "HEAD" else f"heads/{branch}"): commit
         for branch, commit in work.branches.items()
     }
-    there = {**heads, **({_ref(name, "edits"): work.edits} if work.edits else {})}
     if any(len(commit) != len(here.commit) for commit in work.commits):
         what = "the box names commits in another way than this repository."
         raise BoxstrapError(what, where=label)
@@ -150,6 +159,10 @@ def _take(
         if wanted:
             quarantine.take(stream.pack(wanted, known))
         quarantine.check(work.commits)
+        merged, inside = quarantine.with_submodules(work.edits) if work.edits else ("", [])
+        # The edits as they came are kept too: `down` asks for them.
+        apart = {_ref(name, "submodules"): work.edits} if merged != work.edits else {}
+        there = {**heads, **({_ref(name, "edits"): merged} if merged else {}), **apart}
         counts = {ref: quarantine.own_commits(commit) for ref, commit in there.items()}
         own = {ref: commit for ref, commit in there.items() if counts[ref]}
         printed = run_git(
@@ -159,17 +172,19 @@ def _take(
         new = {ref: commit for ref, commit in own.items() if before.get(ref) != commit}
         if new:
             quarantine.keep(new)
-    edits = own.get(_ref(name, "edits"), "")
+    refs = {ref: commit for ref, commit in own.items() if inside or ref not in apart}
+    edits = work.edits if refs.keys() - heads else ""
     # The parents of the edits are what was placed and, if there are any, the box's commits.
     parents = run_git(here.folders, "rev-parse", f"{edits}^@").decode().split() if edits else []
     return FetchedWork(
         box=name,
-        refs=own,
-        new=frozenset(new),
-        commits={ref: count for ref, count in counts.items() if ref != _ref(name, "edits")},
+        refs=refs,
+        new=frozenset(refs.keys() & new),
+        commits={ref: counts[ref] for ref in heads},
         changed=file_changes(here.folders, parents, edits) if edits else FileChanges(),
         left=work.left,
-        within=frozenset(ref for ref, commit in own.items() if commit in parents),
+        within=frozenset(ref for ref, commit in refs.items() if merged and commit in parents),
+        submodules=tuple(shlex.quote(shown(decoded(path))) for path in inside),
     )
 
 

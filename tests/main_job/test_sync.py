@@ -145,6 +145,7 @@ def test_sync_stops_at_a_conflicting_edit_on_the_box_and_back_brings_it_home(twi
     assert {path.parent.name for path in changed} == {"pack", "local"}
     again = twin.user.run("sync", "--back", *TO_LOCAL, "--json").must(0).json()
     assert (again["refs"], again["new"]) == ({ref: git("rev-parse", ref)}, [])
+    assert again["commands"] == [f"git diff {ref}^ {ref}", f"git merge {ref}"]
     # Edits that the user discards there no longer block it.
     for name in ("new file", "tool"):
         (twin.tree / name).unlink()
@@ -197,6 +198,68 @@ def test_sync_back_brings_commits_made_on_the_box_home_as_refs(twin: Twin) -> No
     subprocess.run([*there, "checkout", "-q", "HEAD", "--", "keep.txt"], check=True)
     subprocess.run([*there, "checkout", "-q", "main"], check=True)
     twin.sync()
+
+
+@pytest.fixture(scope="module")
+def with_submodule(tmp_path_factory: pytest.TempPathFactory) -> Twin:
+    """One whose submodule `my lib` has a name that a shell splits, and one inside it."""
+    user = User(tmp_path_factory.mktemp("submodules") / "home")
+    repository = user.repository(boxstrap__yaml=PROFILE, a="a\n")
+    inner, deep = user.repository("inner", b="b\n"), user.repository("deep", c="c\n")
+    add = ("-c", "protocol.file.allow=always", "submodule", "--quiet", "add")
+    inner.git(*add, str(deep.root), "deep")
+    inner.commit({})
+    repository.git(*add, str(inner.root), "my lib")
+    repository.git("-c", "protocol.file.allow=always", *("submodule", "update", "-q"), *RECURSIVE)
+    repository.commit({"my library/x": "x\n"})
+    user.place = repository.root
+    user.run("setup", *TO_LOCAL).must(0)
+    return Twin(user, repository, user.home / "work/homework")
+
+
+RECURSIVE = ("--init", "--recursive")
+OUTSIDE = {"a": "edited there\n", "my library/x": "edited there\n"}
+INSIDE = {"my lib/b": "edited there\n", "my lib/deep/c": "edited there\n", "my lib/new": "new\n"}
+
+
+@pytest.mark.parametrize("commits", [False, True])
+@pytest.mark.parametrize("edited", [OUTSIDE, INSIDE, {**OUTSIDE, **INSIDE}])
+def test_commands_of_sync_back_bring_edits_home_and_leave_a_submodule_as_it_is(
+    with_submodule: Twin, edited: dict[str, str], commits: bool
+) -> None:
+    """Edits inside it too, on their own, and with a commit made on the box below them."""
+    twin, git = with_submodule, with_submodule.repository.git
+    there = ("git", "-C", str(twin.tree), "-c", "user.name=Box", "-c", "user.email=b@example.org")
+    before, links = twin.repository.head, git("ls-files", "-s", "my lib")
+    places = {twin.repository.root / name: text for name, text in edited.items()}
+    kept = {name: (twin.tree / name).read_bytes() for name in edited if (twin.tree / name).exists()}
+    if commits:
+        (twin.tree / "t").write_text("committed there\n")
+        subprocess.run([*there, "add", "t"], check=True)
+        subprocess.run([*there, "commit", "-qm", "There"], check=True)
+    for name, text in edited.items():
+        (twin.tree / name).write_text(text)
+    try:
+        told = twin.user.run("sync", "--back", *TO_LOCAL, "--json").must(0).json()
+        for command in told["commands"]:
+            subprocess.run(["bash", "-ec", command], cwd=twin.repository.root, check=True)
+        assert {path: path.read_text() for path in places} == dict(places)
+        assert (twin.repository.root / "t").exists() == commits
+        assert git("ls-files", "-s", "my lib") == links
+        assert git("status", "--porcelain", "--ignore-submodules=all") == ""
+        assert not git("log", "--format=%h", "HEAD", "--", "my lib/b")
+        said = twin.user.run("sync", "--back", *TO_LOCAL).must(0).out
+        assert ("nothing was made on the box that is not here" in said) == (edited is OUTSIDE)
+        assert ("edits made on the box in submodules: 'my lib'" in said) == (edited is not OUTSIDE)
+    finally:
+        git("reset", "-q", "--hard", before)
+        git("submodule", "foreach", "-q", "--recursive", "git reset -q --hard; git clean -qfd")
+        subprocess.run([*there, "reset", "-q", "--soft", before], check=True)
+        subprocess.run([*there, "rm", "-qf", "--ignore-unmatch", "t"], check=True)
+        for name in edited:
+            (twin.tree / name).unlink()
+        for name, content in kept.items():
+            (twin.tree / name).write_bytes(content)
 
 
 def test_sync_is_refused_while_a_run_is_alive_and_names_it(twin: Twin) -> None:

@@ -482,6 +482,8 @@ def test_down_brings_edits_and_results_home_and_the_box_is_safe_then(world: Worl
     assert [one for one in world.look(0) if "results" not in one] == []
     world.user.place = place
     git("update-ref", "-d", edits)
+    assert len(world.look(0)) == 0  # it is kept as it came too, since there is a submodule
+    git("update-ref", "-d", "refs/boxstrap/local/submodules")
     assert len(world.look(9)) == 1
     (world.tree / "new").unlink()
     world.sh("git checkout -q -- keep.txt; git branch -q -D try")
