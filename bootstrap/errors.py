@@ -140,7 +140,7 @@ class ReturnBoxError(BoxstrapError):
 
 
 class StepFailedError(BoxstrapError):
-    """A step failed, or `stop` could not end everything."""
+    """A step failed, `stop` could not end everything, or nothing starts a queued run."""
 
 
 class BusyError(BoxstrapError):

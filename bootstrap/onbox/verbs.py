@@ -38,11 +38,13 @@ def end(run: RunFolder, _: dict[str, str]) -> Iterator[str]:
     yield "\t".join(_row(run))
 
 
-def wait(run: RunFolder, _: dict[str, str]) -> Iterator[str]:
+def wait(run: RunFolder, asked: dict[str, str]) -> Iterator[str]:
     """Say it each time its state changes, and when its disk gets low, until it is over or nobody
     listens any more. `old KIND SECONDS TEXT` and `news …`: what the monitor found before, and since
-    then (`runs/news.py`)."""
+    then (`runs/news.py`). `unattended`: for so many seconds neither a process that waits for its
+    turn nor a setup, as of the start-up hook, was there that would start it."""
     listener, told, shown, word = os.getppid(), ["", ""], 0, "old"
+    home, idle = RunFolder(asked["home"]), 0
     while True:
         *about, low = _row(run)
         if about[0] != told[0] or (low and not told[1]):
@@ -52,6 +54,11 @@ def wait(run: RunFolder, _: dict[str, str]) -> Iterator[str]:
             yield f"{word}\t{line}"
         told, shown, word = [about[0], low], len(news), "news"
         if about[0] not in (RUNNING, QUEUED) or os.getppid() != listener:
+            return
+        is_kept = about[0] == RUNNING or run.is_attended or is_alive(home.first("lock"))
+        idle = 0 if is_kept else idle + 1
+        if idle >= int(asked["patience"]):
+            yield "unattended"
             return
         time.sleep(1)
 

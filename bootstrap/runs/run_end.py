@@ -39,6 +39,7 @@ from bootstrap.ui.layout import still_billing
 from bootstrap.ui.screen import Screen
 
 _MOST_TOLD = 1000  # lines that a box may send about one run
+_UNATTENDED = "20"  # seconds, after which a queued run that nobody waits to start is left
 
 
 def wait_for(  # noqa: PLR0913 - as it was typed
@@ -58,7 +59,7 @@ def wait_for(  # noqa: PLR0913 - as it was typed
     `tell` is called with the box and each awaited run: as it is now, and whenever that changes.
     With `detach` the box tells the user's addresses instead, and nothing is waited for.
     Raises UsageError if there is none, or it was never started; TrainingFailedError if one
-    failed.
+    failed; StepFailedError if nothing on the box starts one that is queued.
     """
     notifiers = own_notifiers()
     with BoxLogin.open(options, screen) as box:
@@ -89,6 +90,8 @@ def wait_for(  # noqa: PLR0913 - as it was typed
 
         for one in awaited:
             note(box.name, one)
+            if one.state == "queued" and not one.attended:
+                screen.warn(_sentence(one))
         try:
             over = [_await_end(box, one, screen, note, _Listener(box, notifiers, screen))
                     for one in awaited]  # fmt: skip
@@ -101,18 +104,27 @@ def wait_for(  # noqa: PLR0913 - as it was typed
         rows = [_row(box, one, ended) for one in over]
         screen.result({"box": box.name, "runs": rows}, "\n".join(lines))
         for before, after in zip(awaited, over, strict=True):
-            if before.goes_on:
+            if before.goes_on and not after.goes_on:
                 text = f"it {_ending(after)}"
                 notify(notifiers, after, box.name, "end", text, screen.warn)
         if names:
             box.note_runs_now()
     if names:
         ring()
-    failed = [one for one in over if one.failed]
-    if failed:
+    _raise_if_not_done(over, box.name)
+
+
+def _raise_if_not_done(over: Sequence[Run], box: str) -> None:
+    if failed := [one for one in over if one.failed]:
         raise TrainingFailedError(
             "; ".join(map(_sentence, failed)),
-            hint=f"The log: boxstrap logs --host {box.name} --run {failed[0].name}",
+            hint=f"The log: boxstrap logs --host {box} --run {failed[0].name}",
+        )
+    if left := [one for one in over if one.goes_on]:
+        raise StepFailedError(
+            "; ".join(map(_sentence, left)) + ".",
+            where=box,
+            hint=f"Then wait again: boxstrap wait --host {box} --run {left[0].name}",
         )
 
 
@@ -175,14 +187,18 @@ class _Listener:
 def _await_end(
     box: BoxLogin, run: Run, screen: Screen, tell: Callable[[str, Run], None], listener: _Listener
 ) -> Run:
-    """Wait, and return the run as it ended. Raises NoAnswer for nonsense, and as `reconnect`."""
-    asked = {"verb": "wait", "run": f"{run.repo_key}/{run.name}"}
+    """Wait, and return the run as it ended, or is queued while nothing on the box starts it.
+    Raises NoAnswer for nonsense, and as `reconnect`."""
+    asked = {"verb": "wait", "run": f"{run.repo_key}/{run.name}", "patience": _UNATTENDED}
     query = ask("verbs", asked, workdir=box.workdir)
-    told, backoff = 0, Backoff()
-    while run.goes_on:
+    told, backoff, is_left = 0, Backoff(), False
+    while run.goes_on and not is_left:
         try:
             for line in _answer_lines(stream_script(box.wire, query)):
                 told += 1
+                if line == "unattended":
+                    is_left, run = True, replace(run, attended=False)
+                    continue
                 if line.startswith(("old\t", "news\t")):
                     if told <= _MOST_TOLD:
                         listener.hear(run, *line.split("\t", 1))
@@ -199,7 +215,7 @@ def _await_end(
                 run = replace(now, over=answer_time(ended), begun=begun_at)
                 if run.state != before:
                     tell(box.name, run)
-            if run.goes_on:
+            if run.goes_on and not is_left:
                 raise LinkLost(box.label)
         except LinkLost as lost:
             backoff.lost(lost, news=told)

@@ -145,7 +145,8 @@ NEXT = {
     5: ("the box lacks what a setup needs; nothing was changed", "take another box"),
     6: ("verdict: return this box", "tell why; `boxstrap down`, and take another box"),
     7: (
-        "a step of the setup failed, or `stop` could not end everything",
+        "a step of the setup failed, `stop` could not end everything, or nothing starts the "
+        "queued run that `wait` waits for",
         "read `logs` in the document, or `boxstrap logs --step STEP`; correct it, and run the same "
         "command again",
     ),

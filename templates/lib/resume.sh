@@ -12,7 +12,8 @@ why_not_resumed() {
   [ ! -d "$1/nodes" ] || { printf 'nodes\n' && return; }
   [ -f "$1/resume" ] || { printf 'unknown\n' && return; }
   dir=$(<"$1/dir")
-  ! is_held "$dir" >/dev/null || { printf 'held\n' && return; }
+  # Its environment may be in use: it stays as it is.
+  ! alive_in "$BOX_HOME" "$REPO_KEY" "$dir" >/dev/null || { printf 'held\n' && return; }
   case $dir in
     "$MAIN_DIR") use_tree 1 ;;
     "$MAIN_DIR"@*) use_tree "${dir##*@}" ;;

@@ -201,11 +201,11 @@ would_lose_results() {
 # In tmux if it is installed, else in a session of the kernel's: same log, same exit code.
 start_run() {
   make_results
-  revive_all
   revive_uploads
   # A queued run is started by its waiter, which also makes its session.
   if [ -f "$1/queue" ]; then
     keep_results room "$1"
+    revive_all
     ! in_state "$1" queued || attended "$1" || fail run-not-begun "no process could be started that waits for the turn of $1"
     return 0
   fi
@@ -218,6 +218,8 @@ start_run() {
     without_secrets setsid bash "$PROGRAMS/runner.sh" "$1" "$ENV_FILE" </dev/null >/dev/null 2>&1 &
   fi
   await_begin "$1"
+  # Only now: what waits for its GPUs waits for it.
+  revive_all
 }
 
 # join_queue RUN: QUEUE says what it waits for. Reserves room so that it can be taken out when the disk is full.
@@ -239,7 +241,7 @@ is_queue_attended() {
 }
 
 revive_all() {
-  is_queue_attended || (without_secrets "$BOX_HOME/agent/bin/python" -I -S -B "$ONBOX" run_queue revive "$BOX_HOME" "$ENV_FILE")
+  is_queue_attended || (without_secrets "$BOX_HOME/agent/bin/python" -I -S -B "$ONBOX" run_queue revive "$BOX_HOME" "$ENV_FILE") || :
 }
 
 # Sets IDLE_UPLOADS to the runs whose results are not all in their bucket while nobody uploads them: the box was

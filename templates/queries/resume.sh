@@ -36,6 +36,7 @@ if ! find_started; then
   set +e
   OVERWRITE=$overwrite
   take
+  revive_all 2>/dev/null
 fi
 if find_started; then
   answer run "${begun##*/}"

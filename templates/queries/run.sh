@@ -68,7 +68,7 @@ begin_new() {
     write_stamp train
   ) >"$STEP_LOG" 2>&1 </dev/null
   rc=$?
-  [ "$rc" -eq 0 ] || { answer_failure; rm -rf -- "$BOX_HOME/runs/$REPO_KEY"/.new.*; }
+  [ "$rc" -eq 0 ] || { answer_failure; revive_all 2>/dev/null; rm -rf -- "$BOX_HOME/runs/$REPO_KEY"/.new.*; }
 }
 
 # has_started RUNS: sets run to the run of this id; 1 if it was not started yet.

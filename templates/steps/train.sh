@@ -22,13 +22,13 @@ is_of_this_work() {
 apply_train() {
   find_work
   [ -z "${RESUME-}" ] || resume_died
-  revive_all
   revive_uploads
   [ -z "$RESTART" ] || [ -n "$RUN_ID" ] || stop_alive_work
   if [ -n "$RESTART" ] || ! find_run_of "$WORK"; then
     new_run "$WORK"
   # One that was created but never started (the power failed) is started now. It cannot have run before.
   elif RUN_DIR=$RUN_OF && ! in_state "$RUN_DIR" waiting; then
+    revive_all
     has_session "$RUN_DIR" || new_session "$RUN_DIR" window.sh "$RUN_DIR" ||
       fail no-tmux 'tmux would not start a session'
     return 0

@@ -70,6 +70,10 @@ class Runner:
     def stop(self) -> None:
         self.user.run("stop", *TO_LOCAL, "--all").must(0)
 
+    def kill(self, name: str, record: str = "pid") -> None:
+        for line in (self.folder(name) / record).read_text().splitlines():
+            os.kill(int(line.split()[0]), signal.SIGKILL)
+
     def write(self, **texts: str) -> None:
         for name, text in texts.items():
             (self.repository.root / f"{name}.py").write_text(text)
@@ -360,8 +364,7 @@ def test_a_queued_run_that_never_began_is_shown_without_time_or_cost(here: Runne
 def test_run_resume_continues_a_run_that_died_but_not_one_that_finished(here: Runner) -> None:
     here.write(train="import time\nprint('up', flush=True)\ntime.sleep(600)\n")
     begun = here.run("--session", "dies", "--gpus", "1")
-    for line in (here.folder("dies-1") / "pid").read_text().splitlines():
-        os.kill(int(line.split()[0]), signal.SIGKILL)
+    here.kill("dies-1")
     (died,) = (run for run in here.status() if run["name"] == "dies-1")
     assert (died["state"], died["can_resume"]) == ("died", True)
     resumed = here.run("--resume", "dies-1")
@@ -377,15 +380,17 @@ def test_run_resume_continues_a_run_that_died_but_not_one_that_finished(here: Ru
 def test_run_resume_is_refused_when_the_tree_of_the_run_is_taken_or_changed(here: Runner) -> None:
     here.write(train="import time\nprint('up', flush=True)\ntime.sleep(600)\n")
     here.run("--session", "lost")
-    for line in (here.folder("lost-1") / "pid").read_text().splitlines():
-        os.kill(int(line.split()[0]), signal.SIGKILL)
+    here.kill("lost-1")
     told = here.user.run("status", *TO_LOCAL).must(0).out
     assert "boxstrap run --resume lost-1" in told
     assert "boxstrap run --resume lost-1" in here.user.run("setup", *TO_LOCAL).must(10).err
     # The tree is free again, so the next run uses it.
     holds = here.run("--session", "holds")
+    here.run("--queue", "--session", "late", "--", "true")
+    here.kill("late-1", "waiter")
     try:
         assert "another run has its tree" in here.run("--resume", "lost-1", rc=9)["error"]["what"]
+        assert next(run for run in here.status() if run["name"] == "late-1")["attended"]
     finally:
         here.stop()
     here.write(lib="# other files\n")
@@ -395,6 +400,29 @@ def test_run_resume_is_refused_when_the_tree_of_the_run_is_taken_or_changed(here
         in here.run("--resume", "lost-1", rc=9)["error"]["what"]
     )
     assert "lost-2" not in here.states()
+
+
+@pytest.mark.slow
+def test_after_a_restart_a_died_run_is_resumed_before_the_queue_which_is_taken_up(
+    here: Runner,
+) -> None:
+    here.write(train="import time\nprint('up', flush=True)\ntime.sleep(600)\n")
+    here.run("--session", "first", "--set", "train.resume=sleep 2")
+    here.run("--queue", "--session", "next", "--", "true")  # in a tree beside, same environment
+    here.kill("next-1", "waiter")
+    here.kill("first-1")
+    words = "next-1 queued, but no process waits to start it: the next setup or run"
+    left = here.user.run("wait", *TO_LOCAL, "--run", "next-1").must(7)
+    assert left.err.count(words) == 2  # at once, and when nothing had started it for 20 s
+    waiting = here.user.begin("wait", *TO_LOCAL, "--run", "next-1")
+    waiting.await_said(words)
+    assert here.run("--resume", "first-1")["run"]["name"] == "first-2"
+    assert (here.end_of("first-2")[0], here.end_of("next-1")[0]) == (0, 0)
+    began, over = (
+        here.folder(name) / file for name, file in (("next-1", "pid"), ("first-2", "exit"))
+    )
+    assert began.stat().st_mtime_ns >= over.stat().st_mtime_ns
+    waiting.end().must(0)
 
 
 def test_run_installs_new_requirements_before_it_starts(here: Runner) -> None:

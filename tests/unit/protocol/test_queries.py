@@ -204,12 +204,30 @@ def test_of_runs_begun_in_the_same_second_the_later_run_is_the_newest(
     assert [run.name for run in found.runs][:3] == ["third-1", "lost-1", "other-2"]
 
 
+def _waiter(box_home: BoxHome, patience: str) -> subprocess.Popen[str]:
+    about = {"verb": "wait", "run": "homework-1/train-7", "patience": patience}
+    text = ask("verbs", about, workdir=str(box_home.workdir))
+    return subprocess.Popen(["timeout", "20", "sh", "-c", text], stdout=subprocess.PIPE, text=True)
+
+
+def test_a_waiting_client_is_told_that_nothing_on_the_box_starts_a_queued_run(
+    box_home: BoxHome,
+) -> None:
+    box_home.run("train-7", exit="", pid="", queue="gpus\n")
+    here = (box_home.path / "runs/homework-1/train-3/pid").read_text()
+    box_home.write({"lock": here})  # a setup, which would start it
+    with _waiter(box_home, patience="1") as waiter:
+        with pytest.raises(subprocess.TimeoutExpired):
+            waiter.wait(1.5)
+        box_home.write({"lock": "4194305 1 none\n"})
+        told = waiter.communicate()[0].splitlines()
+    assert (told[0].split("\t")[0], told[1:]) == ("queued", ["unattended"])
+
+
 def test_a_waiting_client_gets_each_run_state_once(box_home: BoxHome, tmp_path: Path) -> None:
     here = (box_home.path / "runs/homework-1/train-3/pid").read_text()
     box_home.run("train-7", exit="", pid="", queue="gpus\n")
-    about = {"verb": "wait", "run": "homework-1/train-7"}
-    text = ask("verbs", about, workdir=str(box_home.workdir))
-    with subprocess.Popen(["sh", "-c", text], stdout=subprocess.PIPE, text=True) as waiter:
+    with _waiter(box_home, patience="20") as waiter:
         assert waiter.stdout
         state, size, *rest = waiter.stdout.readline().rstrip("\n").split("\t")
         assert (state, size.isdigit(), rest) == ("queued", True, ["", "", ""])
