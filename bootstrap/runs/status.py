@@ -92,8 +92,8 @@ def run_lines(
 ) -> list[str]:
     """Newest first; with the log's end for the newest failed run, a sentence for other failed ones.
 
-    Where `own`, the key on the box of the repository that is meant, has runs, they come first, and
-    of the others only those that go on are shown.
+    Those of `own`, the key on the box of the repository that is meant, come first; of the others
+    only those that go on are shown. "" is no repository: then all are meant.
     A run takes two lines where one would be wider than `width` columns.
     """
     shown, others = _chosen(rows, own)
@@ -116,7 +116,8 @@ def run_lines(
     older = len(rows) - len(shown) - others
     left_out = [f"{older} older ones"] if older else []
     left_out += [f"{others} of other repositories"] if others else []
-    return [*lines, f"  and {' and '.join(left_out)}: --json has all"] if left_out else lines
+    none = "" if lines else "no run of this repository, "
+    return [*lines, f"  {none}and {' and '.join(left_out)}: --json has all"] if left_out else lines
 
 
 def metric_lines(
@@ -128,9 +129,8 @@ def metric_lines(
 
 
 def _chosen(rows: Sequence[RunStatus], own: str) -> tuple[list[RunStatus], int]:
-    mine = [row for row in rows if row.run.repo_key == own]
-    live = [row for row in rows if row.run.repo_key != own and row.run.goes_on] if mine else []
-    mine = mine or [*rows]
+    mine = [row for row in rows if own in {"", row.run.repo_key}]
+    live = [row for row in rows if own not in {"", row.run.repo_key} and row.run.goes_on]
     left_out = {*[row.run for row in mine if not row.run.goes_on][_SHOWN:]}
     others = len(rows) - len(mine) - len(live)
     return [*(row for row in mine if row.run not in left_out), *live], others
@@ -322,7 +322,7 @@ def _of_run(options: BoxOptions, screen: Screen, name: str) -> BoxStatus:
         return _from_home(options, "", screen.width, found)
     with found as box:
         runs = tuple(box.runs(name)[:1])
-        box.state = replace(box.state, runs=runs)
+        box.state, box.own = replace(box.state, runs=runs), ""  # it is shown, whosever it is
         return _told(box, screen.width)
 
 
@@ -353,7 +353,7 @@ def _from_home(
         for one in found
     ]
     lines = [f"{box}: {why.rstrip('.')}; from home:" if why else as_of(found[0])]
-    own = mine[0].repository if mine else ""
+    own = "" if named else mine[0].repository if mine else options.repository[0]
     lines += run_lines(rows, now, width=width, own=own)
     return BoxStatus(box, found[0].price or None, runs=rows, trees=(), lines=lines)
 

@@ -51,6 +51,15 @@ class SetupContext:
         if asked or self.request.once.is_shared:  # another box may have needed them before
             self.box.redact(secrets.values)
 
+    def note_begun(self) -> None:
+        """Save the lease that is set, and the repository: `status` finds the box by it even if
+        this setup fails. What only looks, as a plan, doesn't make a box the repository's own."""
+        box, source = self.box, self.payload.source
+        _keep_lease(box, self.payload)
+        if not box.known.of(source.key):
+            named_in = stood_in(self.request, self.payload)
+            box.save(box.known.using(source.key, stood_in=named_in, root=source.root))
+
     def remember(self) -> None:
         """Save what later commands need: the working folder, the profile, the repository."""
         profile, source = self.payload.profile, self.payload.source
@@ -137,12 +146,7 @@ def _context(
     source = payload.source
     box.workdir, box.repo_key, box.repo_root = payload.profile.box.workdir, source.key, source.root
     box.set_price(payload.profile.box.price)
-    _keep_lease(box, payload)
     if with_source:
-        if not box.known.of(source.key):
-            # So that `status` finds the box by its repository even if this setup fails.
-            named_in = stood_in(request, payload)
-            box.save(box.known.using(source.key, stood_in=named_in, root=source.root))
         box.note_given(payload.secrets.names)
     return SetupContext(request, box, loaded, payload)
 

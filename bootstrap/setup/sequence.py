@@ -62,10 +62,14 @@ def run_setup(
 
 
 def prepare(request: SetupRequest, reporter: Reporter, cancel: CancelToken) -> SetupContext:
-    """Prepare a setup. Raises as `get_context`.
+    """Prepare what sets the box up or starts a run there. Raises as `get_context`."""
+    context = _look(request, reporter, cancel)
+    context.note_begun()
+    return context
 
-    The login to a known box is started first, in parallel with the imports for the profile.
-    """
+
+def _look(request: SetupRequest, reporter: Reporter, cancel: CancelToken) -> SetupContext:
+    """Get the context, and start the login to a known box before the imports for the profile."""
     early = _begin_login(request, reporter, cancel)
     from bootstrap.setup.context import get_context
 
@@ -215,7 +219,7 @@ class SetupPlan(Document):
 
 def plan_setup(request: SetupRequest, reporter: Reporter) -> SetupPlan:
     """Ask the box for a plan, by the script if the probe brought none; nothing is stored there."""
-    context = prepare(replace(request, renames=False), reporter, CancelToken())
+    context = _look(replace(request, renames=False), reporter, CancelToken())
     try:
         box_state = _planned(context)
         if box_state.edited:

@@ -200,3 +200,13 @@ def test_a_box_that_claims_to_have_runs_of_a_repository_is_not_chosen_for_it(
     # It counts as soon as work is sent there from here.
     record.save_box(claimed.using(own, workdir="/root"))
     assert world.typed("exec", "one")[1] == set()
+
+
+def test_a_plan_of_a_box_does_not_make_it_the_repositorys_own(user: User) -> None:
+    user.repository()
+    options = ("--host", "local", "--set", f"box.workdir={user.home}/box")
+    user.run("plan", *options).must(0)
+    told = user.run("logs").must(2).err
+    assert "which box? homework has none; known here:\n  local  local, of no repository" in told
+    user.run("setup", *options, "--set", "gpu.require=true").must(6)  # it has no GPU; `status` finds the box all the same
+    assert user.run("status").must(0).out.startswith("local: ")

@@ -222,7 +222,12 @@ def test_status_lists_this_repositorys_runs_first_and_counts_ended_ones_of_other
     live, mine = run("train-3", repo_key="k-2"), run("train-1", state="finished", rc=0)
     lines = lines_of([*others, live, mine, RUN], own="k-1")
     assert [line.split()[0] for line in lines[:3]] == ["k-1/train-1", "k-1/train-1", "k-2/train-3"]
-    assert lines[3:] == ["  and 6 of other repositories: --json has all"]
+    counted = "and 6 of other repositories: --json has all"
+    assert lines[3:] == [f"  {counted}"]
+    # So they are where it has no run at all.
+    assert lines_of(others, own="k-1") == [f"  no run of this repository, {counted}"]
+    shown, rest = lines_of([*others, live], own="k-1")
+    assert (shown.split()[0], rest) == ("k-2/train-3", f"  {counted}")
 
 
 def test_a_live_run_known_only_from_home_says_how_old_its_state_is() -> None:
