@@ -102,6 +102,9 @@ def test_stop_all_ends_runs_of_other_repositories_too(two: Two) -> None:
     assert ("theirs", "train-1", 143) in ended
     assert living(rented) == []
     assert rented.trainings() == 0
+    # `status` here counts that run, and shows it where it is named.
+    assert "theirs/train-1" not in rented.run("status").must(0).out
+    assert "theirs/train-1" in rented.run("status", "--run", "theirs/train-1").must(0).out
 
 
 def test_logs_follow_ends_with_10_when_the_run_failed_and_0_when_it_was_stopped(two: Two) -> None:
