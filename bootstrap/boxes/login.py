@@ -258,8 +258,7 @@ class BoxLogin:
 
     def set_price(self, said: float | None) -> None:
         """Set what it costs: by its account, else by the profile, else as it was the last time."""
-        by_account = self.target.is_rented and self.known.price
-        if said is not None and not by_account:
+        if said is not None and not (self.target.is_rented and self.known.price):
             self.known = replace(self.known, price=float(said))
         self.reporter.price = self.known.price or None
 
