@@ -73,7 +73,7 @@ def alias(channel: Path, mirror_rig: Rig) -> Iterator[str]:
     server.server_close()
 
 
-def test_setup_makes_a_conda_environment_and_keeps_the_old_one_when_it_can_not_be_solved(
+def test_setup_keeps_a_conda_environment_when_the_changed_one_can_not_be_solved(
     rent: Rent, alias: str
 ) -> None:
     rented = rent("vast", used=True)

@@ -234,7 +234,7 @@ def test_a_google_cloud_box_of_another_project_is_not_taken_for_gone(
     assert world.simulation.destroyed == [box_id]
 
 
-def test_the_google_cloud_project_comes_from_the_environment_or_gclouds_settings(
+def test_the_google_cloud_project_comes_from_the_environment_else_from_gclouds_settings(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for name in ("GOOGLE_CLOUD_PROJECT", "CLOUDSDK_CORE_PROJECT", "GOOGLE_APPLICATION_CREDENTIALS"):

@@ -150,7 +150,7 @@ def test_an_early_probe_answer_is_used_once_and_its_plan_only_for_the_same_scrip
     box.close()
 
 
-def test_a_run_that_is_not_there_may_be_begun_by_the_setup_at_work() -> None:
+def test_the_error_about_a_missing_run_names_a_setup_that_is_at_work_on_the_box() -> None:
     box = login_to(KnownBox("gpu", "local"), None)
     for working, hint in ((None, "To start one"), (("s", "0" * 64), "A setup is at work there")):
         box.state = BoxState(working=working)

@@ -63,7 +63,7 @@ def test_init_takes_dependency_groups_where_the_project_has_no_dependencies(
     assert python.requirements == (None if project else [])
 
 
-def test_init_starts_from_the_folder_in_which_the_user_stands(here: Path) -> None:
+def test_init_in_a_subfolder_of_a_repository_writes_that_folders_training(here: Path) -> None:
     folder = here / "projects/cats"
     folder.mkdir(parents=True)
     (folder / "train.py").write_text(LEARNS + "out_dir = 'runs'\n")

@@ -303,7 +303,9 @@ def test_the_script_that_a_door_carries_is_the_script_sent_over_ssh() -> None:
 
 
 @pytest.mark.parametrize(("rc", "says"), [(6, "boxstrap: return this box\n"), (7, "")])
-def test_a_door_says_to_return_the_box_only_on_exit_code_6(rc: int, says: str) -> None:
+def test_a_pasted_script_says_to_return_the_box_only_if_it_ends_with_exit_code_6(
+    rc: int, says: str
+) -> None:
     """Exit 6 comes from the smoke test too, which runs once the environment is built."""
     script = functions("doors", "terminal", ("end_failed",))
     call = ["bash", "-c", f"{script}\nend_failed {rc} /dev/null"]
