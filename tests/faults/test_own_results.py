@@ -128,6 +128,7 @@ class ResultsBox:
                     contents[one.file.path] += item
                 elif isinstance(item, GivenFile):
                     assert not item.problem
+                    contents[one.file.path] += item.piece
         return look, contents
 
     def pull(self) -> None:

@@ -167,7 +167,7 @@ def kill_runner(tried: Tried, live: Begun, going: Running) -> None:
     runner = f"$(cut -d ' ' -f 1 {tried.rented.folder}/runs/*/{live.name}/pid | head -n 1)"
     tried.rented.box.run(f"kill -9 {runner} || true")
     if tried.chance.random() < 0.5:
-        tried.rented.box.run("pkill -9 -f 'box/.*/(runner[.]sh|.* run_queue)' || true")
+        tried.rented.box.run("pkill -9 -f 'box/.*/(runner[.]sh|.* run_[q]ueue)' || true")
 
 
 def cut_link(tried: Tried, live: Begun, going: Running) -> None:
