@@ -81,7 +81,7 @@ def _ended(
 ) -> str:
     program, known = program_name(sys.argv[0]), of.login.known
     head = f"{of.box}: run {run.name}: {run.outcome()}" if run else f"{of.box}: set up"
-    commands += [("status", f"{program} status --host {of.box}")]
+    commands += [("status", f"{program} status {_there(of)}")]
     down, destroy_at = f"{program} down {_there(of)}", of.profile.provider.console or ""
     billing = still_billing(down, destroy_at, price) if known.is_billed else ""
     return what_next(head, commands, billing)
