@@ -60,8 +60,6 @@ _IDLE_LOOKS = 4
 """Looks without a new file, after which files that are constantly written to are given up."""
 _SETTLED = frozenset({"held", "checkpoint"})
 """Reasons for an incomplete file that a short wait does not change."""
-_FRESH_S = 10.0
-"""Seconds from a round's begin, for which files that it saw here count as still there."""
 _ANSWER_S = 60.0
 _LONGEST = 400
 
@@ -354,9 +352,7 @@ class _Pull:
     def _manifest(self, done: PullRound) -> Manifest:
         run, source = self._run, self._source
         assert source is not None  # noqa: S101 - the round is from this source
-        # What this round has just found or put there is not looked at a second time.
-        seen = done.home | done.landed if time.monotonic() - done.began < _FRESH_S else ()
-        files = {p: f for p, f in self._record.files.items() if p in seen or self._is_here(f)}
+        files = {path: one for path, one in self._record.files.items() if self._is_here(one)}
         files.pop(MANIFEST, None)
         without = done.look.without
         files = {p: one for p, one in files.items() if not any(is_meant(w, p) for w in without)}

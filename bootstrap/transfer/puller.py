@@ -223,9 +223,6 @@ class PullRound:
     """What is not here, and why: in words, or a key of `REASONS`."""
     stuck: frozenset[str] = frozenset()
     """Those of them that no other pull brings either, unless something changes on the box."""
-    home: frozenset[str] = frozenset()
-    """Files that were here when it began."""
-    began: float = float("-inf")
 
     def may_come(self, path: str) -> bool:
         """Whether this file may still come."""
@@ -288,15 +285,14 @@ class Puller:
         now = time.monotonic()
         self._seen = {one: self._seen.get(one, now) for one in young}
         missing = {p: w for p, w in look.left.items() if w not in NOTHING}
-        done = PullRound(look, missing=missing, began=now)
+        done = PullRound(look, missing=missing)
         refused = self._refused(look.files)
         done.missing.update(refused)
         done.missing.update(self._lost(look))
         done.stuck = frozenset(done.missing)
         files = [file for path, file in look.files.items() if path not in refused]
         self._check_size(files)
-        done.home = frozenset(file.path for file in files if self.is_home(file))
-        wanted = [file for file in files if file.path not in done.home]
+        wanted = [file for file in files if not self.is_home(file)]
         done.missing.update({file.path: file.why or "later" for file in wanted})
         taken = chosen(wanted, at_once)
         self._landing.forget_others([(file.path, file.state) for file in wanted])
