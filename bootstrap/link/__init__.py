@@ -5,8 +5,9 @@ Who stands outside takes these names from here; each is imported when asked for.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from bootstrap import front
 
 if TYPE_CHECKING:
     from bootstrap.link.endpoint import Endpoint
@@ -31,13 +32,10 @@ if TYPE_CHECKING:
 __all__ = ["BoxOptions", "Endpoint", "KnownBox", "LinkLost", "LocalStream", "LocalWire", "NoAnswer"]
 __all__ += ["BoxRepository", "ReconnectingLink", "Route", "all_boxes", "ask_account", "ended_boxes"]
 __all__ += ["forget_box", "parse_host", "read_box", "retire", "save_box", "save_with_pin"]
-_MODULES = {"LocalStream": "local", "LocalWire": "local", "Endpoint": "endpoint"}
-_MODULES |= {"BoxOptions": "target", "parse_host": "target"}
-_MODULES |= {"ask_account": "registry", "forget_box": "forgotten"}
-_MODULES |= {"LinkLost": "wire", "NoAnswer": "wire", "ReconnectingLink": "reconnecting"}
-
-
-def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES.get(name, 'record')}"), name)
+_MODULES = {"endpoint": "Endpoint", "forgotten": "forget_box", "local": "LocalStream LocalWire"}
+_MODULES |= {"reconnecting": "ReconnectingLink", "registry": "ask_account"}
+_MODULES |= {"target": "BoxOptions parse_host", "wire": "LinkLost NoAnswer"}
+_MODULES["record"] = (
+    "BoxRepository KnownBox Route all_boxes ended_boxes read_box retire save_box save_with_pin"
+)
+__getattr__ = front(__name__, _MODULES)

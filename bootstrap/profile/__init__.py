@@ -5,8 +5,9 @@ Who stands outside takes these names from here; each is imported when asked for.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from bootstrap import front
 
 if TYPE_CHECKING:
     from bootstrap.profile.consent import ConsentError
@@ -18,10 +19,4 @@ __all__ = ["PROFILE", "Advice", "ConsentError", "DataItem", "Profile", "SentItem
 __all__ += ["shipped_ones"]
 _MODULES = {"consent": "ConsentError", "load": "shipped_ones"}
 _MODULES |= {"reading": "make_profile", "schema": "Advice DataItem PROFILE Profile SentItem"}
-
-
-def __getattr__(name: str) -> object:
-    for module, names in _MODULES.items():
-        if name in names.split():
-            return getattr(import_module(f"{__name__}.{module}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = front(__name__, _MODULES)

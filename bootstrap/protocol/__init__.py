@@ -8,8 +8,9 @@ Who stands outside takes these names from here; each is imported when asked for.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from bootstrap import front
 
 if TYPE_CHECKING:
     from bootstrap.protocol.failure import Failure, find_failure
@@ -31,10 +32,4 @@ _MODULES |= {"run_details": "parse_details"}
 _MODULES |= {"run_history": "BoxRecord MetricCurve RunHistory Sample"}
 _MODULES |= {"transfer": "BoxResults GivenFile Transfer WantedFile"}
 _MODULES |= {"verdict": "Verdict read_verdict"}
-
-
-def __getattr__(name: str) -> object:
-    for module, names in _MODULES.items():
-        if name in names.split():
-            return getattr(import_module(f"{__name__}.{module}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = front(__name__, _MODULES)

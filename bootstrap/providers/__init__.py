@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from bootstrap import front
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,10 +30,10 @@ if TYPE_CHECKING:
 __all__ = ["AFTER_LEASE_S", "PROVIDERS", "Api", "ApiKey", "CloudAccount", "KeyPlaces", "Offer"]
 __all__ += ["PartialListError", "RefusedError", "RefusedKeyError", "RentOrder", "RentedBox"]
 __all__ += ["RentedState", "UndecidedError", "digest_of", "find_account", "find_rented"]
-_MODULES = dict.fromkeys(("PROVIDERS", "find_account", "find_rented"), "accounts")
-_MODULES |= dict.fromkeys(("AFTER_LEASE_S", "Offer", "RentOrder", "RentedBox"), "offer")
-_MODULES |= {"RentedState": "offer", "CloudAccount": "cloud_account"}
-_MODULES |= dict.fromkeys(("ApiKey", "KeyPlaces"), "api_key")
+_MODULES = {"accounts": "PROVIDERS find_account find_rented", "cloud_account": "CloudAccount"}
+_MODULES |= {"api": "Api PartialListError RefusedError RefusedKeyError UndecidedError digest_of"}
+_MODULES |= {"api_key": "ApiKey KeyPlaces"}
+_MODULES |= {"offer": "AFTER_LEASE_S Offer RentOrder RentedBox RentedState"}
 GROUP = "boxstrap.providers"
 CLASSES = {
     "vast": "vast.Vast",
@@ -99,7 +100,4 @@ def place_of(address: str, port: int, user: str) -> tuple[str, int, str]:
     return address.lower(), port, user if is_shared(address) else ""
 
 
-def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES.get(name, 'api')}"), name)
+__getattr__ = front(__name__, _MODULES)

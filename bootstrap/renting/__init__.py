@@ -5,8 +5,9 @@ Who stands outside takes these names from here; each is imported when asked for.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from bootstrap import front
 
 if TYPE_CHECKING:
     from bootstrap.renting.loss_check import Loss
@@ -20,10 +21,4 @@ __all__ += ["accounts_for", "no_offer", "offers_of", "order_of", "read_box_id", 
 _MODULES = {"loss_check": "Loss", "ownership": "OwnBox account_of read_box_id"}
 _MODULES |= {"order": "accounts_for no_offer offers_of order_of"}
 _MODULES |= {"rental": "Rental RentalState", "teardown": "TeardownOptions tear_down"}
-
-
-def __getattr__(name: str) -> object:
-    for module, names in _MODULES.items():
-        if name in names.split():
-            return getattr(import_module(f"{__name__}.{module}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = front(__name__, _MODULES)
