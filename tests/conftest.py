@@ -122,7 +122,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
         def _reschedule(self, node: Any) -> None:
             # xdist gives work to what replaces a crashed worker before it knows its tests.
-            if node in self.registered_collections:
+            if node not in self.registered_collections:
+                return
+            super()._reschedule(node)
+            # A worker runs its last test when told that no other follows: xdist leaves what
+            # replaces a crashed worker with one, or with a unit of none.
+            while not node.shutting_down and self._pending_of(self.assigned_work[node]) < 2:
                 super()._reschedule(node)
 
         def remove_node(self, node: Any) -> Any:

@@ -28,10 +28,12 @@
 
   look() {
     local now grown
-    now=$(exec stat -c %s "$log" 2>/dev/null) && [ "$now" -ne "$size" ] || return
+    now=$(exec stat -c %s "$log" 2>/dev/null) || return
+    changed=''
+    [ "$now" -ne "$size" ] || return
     # The log was emptied: start again.
     [ "$now" -gt "$size" ] || { size=0 kept=0 lines=0 && : >"$times" && note; }
-    grown=$((now - size)) size=$now
+    grown=$((now - size)) size=$now changed=yes
     note
     # Below the limit: making room takes time, and the log grows in the meantime.
     [ $((size - kept)) -le $((most * 3 / 4)) ] || drop_log_before $((size - most / 2))
@@ -74,11 +76,12 @@
   exec {quiet}<> <(:)
   # Not in the middle of dropping a part.
   trap 'over=yes' TERM
-  pause=0.3 over='' monitor=
+  pause=0.3 over='' monitor='' changed=''
   note
   while [ -z "$over" ] && alive "$command"; do
     read -rt "$pause" -u "$quiet" _
-    [ ! "$log" -nt "$times" ] || look
+    # After a change once more: what is written between a look and its line in `times` is older than that line.
+    if [ "$log" -nt "$times" ] || [ -n "$changed" ]; then look; fi
     [ -n "$monitor" ] || [ "$SECONDS" -lt "$((size > 0 ? 5 : 15))" ] || start_monitor
   done
   look

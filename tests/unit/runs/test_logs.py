@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -26,7 +27,7 @@ from bootstrap.ui.screens import JsonScreen
 from tests.box_programs import lay_programs
 from tests.logins import login_on
 from tests.unit.box.test_runner import make_run, start, was
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.slow  # each starts programs
 
@@ -134,6 +135,25 @@ def test_a_running_log_stays_within_its_limit_and_is_followed_to_its_last_line(
         early, late = rest[: follower.at - kept], rest[follower.at - kept :]
         assert not early or float(early.splitlines()[-1].split()[0]) < since
         assert not late or since - gap - 2 < float(late.split()[0])
+
+
+def test_what_a_run_writes_while_its_log_is_measured_is_noted_without_a_further_line(
+    tmp_path: Path,
+) -> None:
+    """A run that waited for its log to be cut waited for ever."""
+    run, env = make_run(tmp_path, "echo one; exec sleep 600")
+    runner = start(run, env)
+
+    def noted(size: int) -> None:
+        wait_until(lambda: f" {size}\n" in (was(run, "times") + "\n"))
+
+    noted(4)
+    with (run / "log").open("a") as log:
+        log.write("two\n")
+    os.utime(run / "log", (1, 1))  # older than its line in `times`
+    noted(8)
+    os.killpg(int(was(run, "pid").split()[0]), signal.SIGTERM)
+    runner.wait(PATIENCE_S)
 
 
 def test_where_the_file_system_can_not_punch_holes_no_part_of_a_log_is_dropped(

@@ -1,0 +1,38 @@
+"""A test that hangs ends its worker alone; what was to follow it runs on another."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.plain_environment import HERE
+
+TESTS = """
+import time
+
+def test_before(): pass
+
+def test_that_hangs(): time.sleep(600)
+
+def test_after(): pass
+"""
+
+
+@pytest.mark.slow
+def test_after_a_test_that_hangs_the_last_ones_run_and_the_session_ends(tmp_path: Path) -> None:
+    """With one test left for it, what replaced a worker waited for another one, for ever."""
+    (tmp_path / "test_them.py").write_text(TESTS)
+    words = ["-p", "tests.conftest", "-n", "1", "--hang-after", "2", "--rootdir", str(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", *words, str(tmp_path)],
+        cwd=HERE,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert "while running 'test_them.py::test_that_hangs'" in done.stdout
+    assert "1 failed, 2 passed" in done.stdout
