@@ -139,18 +139,6 @@ def test_runpod_pods_are_refused_as_nodes_unless_they_are_in_one_cluster(fleet: 
         assert fleet.said("log") == ["rank 0 of 2: sum 3.0", "rank 1 of 2: sum 3.0"]
 
 
-def test_a_node_that_fails_ends_the_other_node_and_is_named(fleet: Fleet) -> None:
-    fleet.run(
-        "run", "--", "python reduce.py 1 600 0 0 & sleep 2; [ $NODE_RANK = 0 ] || exit 7; wait"
-    ).must(0)
-    assert fleet.await_end(0, 1) < 10
-    assert fleet.said("exit") == ["7", "7"]
-    assert fleet.said("ended")[0] == "node 1 7 exit"
-    shown = fleet.run("status").out
-    assert f"was ended: {fleet.names()[1]} (node 1) ended with exit code 7" in shown
-    assert fleet.alive() == []
-
-
 def test_a_node_that_loses_power_ends_the_other_node_in_ten_seconds(fleet: Fleet) -> None:
     fleet.run("run", *STAYS).must(0)
     fleet.boxes[1].box.power_off()
@@ -159,24 +147,6 @@ def test_a_node_that_loses_power_ends_the_other_node_in_ten_seconds(fleet: Fleet
     fleet.boxes[1].box.power_on()
     assert fleet.alive() == []
     assert "node 1) was not heard any more" in fleet.run("status").out
-
-
-def test_a_node_that_is_cut_off_ends_the_training_on_both_nodes(fleet: Fleet) -> None:
-    fleet.run("run", *STAYS).must(0)
-    fleet.boxes[0].box.cut()
-    took = fleet.await_end(0, 1)
-    fleet.boxes[0].box.heal()
-    assert took < 10
-    assert fleet.said("ended") == ["node 1 143 lost", "node 0 143 lost"]
-    assert fleet.alive() == []
-
-
-def test_stop_on_one_node_stops_the_training_on_both(fleet: Fleet) -> None:
-    fleet.run("run", *STAYS).must(0)
-    assert "stopped: " in fleet.boxes[1].run("stop").must(0).out
-    fleet.await_end(0, 1)
-    assert fleet.said("ended") == ["stop", "stop"]
-    assert fleet.alive() == []
 
 
 def test_nodes_with_another_torch_or_environment_are_named_and_no_run_begins(fleet: Fleet) -> None:

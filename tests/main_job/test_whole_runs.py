@@ -54,19 +54,6 @@ def test_stop_ends_processes_of_a_run_that_went_into_sessions_of_their_own(
         assert (run["rc"], run["ended"]) == (143, "stop")
 
 
-def test_setup_restart_ends_every_process_of_the_earlier_run(rent: Rent) -> None:
-    rented = rent("vast", used=True)
-    repository = rented.user.repository(boxstrap__yaml=PROFILE, train__py=SCATTERED)
-    rented.run("setup").must(0)
-    repository.commit({"train.py": "import time\nprint('step 2', flush=True)\ntime.sleep(600)\n"})
-    rented.run("setup", "--restart").must(0)
-    assert len(alive(rented)) == 1
-    assert {run["name"]: run["ended"] for run in rented.status()["runs"]} == {
-        "train-1": "stop",
-        "train-2": None,
-    }
-
-
 def test_a_run_has_a_cgroup_on_a_box_that_allows_one_and_stop_ends_all_in_it(rent: Rent) -> None:
     rented = rent("vast", used=True)
     rented.box.run("mkdir /cgroups && mount -t cgroup2 none /cgroups")

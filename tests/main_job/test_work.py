@@ -69,20 +69,6 @@ def test_setup_sends_uncommitted_changes_and_once_committed_trains_not_again(
     assert not rented.box.exists(f"{rented.tree}/new.py")
 
 
-@pytest.mark.boxes
-def test_a_run_beside_a_live_one_trains_the_changed_files(rented: Rented) -> None:
-    train = rented.user.place / "train.py"
-    train.write_text("import time\nprint('one', flush=True)\ntime.sleep(600)\n")
-    rented.run("setup").must(0)
-    train.write_text("print('two')\n")
-    # The box isn't named: this repository's.
-    done = rented.user.run("run").must(0)
-    assert "two" in done.out
-    assert "warning" not in done.err
-    assert rented.runs() == ["train-1", "train-2"]
-    assert rented.trainings() == 1
-
-
 def test_setup_places_each_state_of_the_local_files_byte_for_byte(
     user: User,
     request: pytest.FixtureRequest,

@@ -11,7 +11,7 @@ import pytest
 from bootstrap.boxes.at_home import row_of, run_of
 from bootstrap.errors import UsageError
 from bootstrap.protocol import Failure, find_failure
-from bootstrap.protocol.run import Run, as_it_ended, select_runs
+from bootstrap.protocol.run import NodeOf, Run, as_it_ended, select_runs
 from bootstrap.protocol.run_details import UsedGpu, gpu_use, parse_details
 from bootstrap.runs.status import RunFromHome, RunStatus, metric_lines, run_lines
 from bootstrap.text.document import document
@@ -215,6 +215,18 @@ def test_an_interruption_notice_does_not_explain_a_run_that_the_user_stopped() -
     assert as_it_ended(told, "finished 0 interrupted ec2 1 2") is not None
     stopped = dataclasses.replace(told, state="finished", rc=143, ended="stop", begun=1)
     assert stopped.outcome() == "was stopped"
+
+
+@pytest.mark.parametrize(
+    ("ended", "says"),
+    [
+        ("node 1 7 exit", "was ended: gpu-b (node 1) ended with exit code 7"),
+        ("node 1 143 missing", "was not started: gpu-b (node 1) did not come"),
+    ],
+)
+def test_a_run_that_another_node_ended_names_that_node(ended: str, says: str) -> None:
+    node = NodeOf(0, ("gpu-a", "gpu-b"))
+    assert run("train-2", state="finished", rc=7, ended=ended, node=node).outcome() == says
 
 
 def test_status_lists_this_repositorys_runs_first_and_counts_ended_ones_of_others() -> None:
