@@ -339,18 +339,37 @@ def test_ignored_files_written_by_hand_without_a_run_make_down_refuse(user: User
     assert "Take them by scp or rsync" in said
 
 
-@pytest.mark.parametrize("way", WAYS)
+TOGETHER = (
+    "a branch, edits, a new file in the index alone, a repository in the tree, "
+    "a result that came later",
+    "a new file, an edit in the index alone, a result that was renamed",
+    "an edit in a submodule, a tag, a result that changed on the box",
+    "stashes, a new file in a submodule, a result that changed here",
+    "a commit in a submodule, a branch whose name is no UTF-8, a result that went from here",
+    "a commit that a submodule doesn't stand on, a result that leads elsewhere",
+    "another working tree, no receipt",
+    "an index that can't be compared, a forged receipt",
+    "another box's receipt",
+    "a tree without its git, a folder that went from here",
+    "a result that is being written",
+)
+"""Ways that are listed beside each other: a look takes seconds."""
+assert sorted(WAYS) == sorted(", ".join(TOGETHER).split(", "))
+
+
+@pytest.mark.parametrize("ways", TOGETHER)
 def test_down_refuses_each_kind_of_unsafe_state_with_its_list(
-    way: str, world: World, tmp_path: Path
+    ways: str, world: World, tmp_path: Path
 ) -> None:
-    made, expected = WAYS[way]
+    expected = [want for way in ways.split(", ") for want in WAYS[way][1]]
     before = sorted(world.repository.root.rglob("*"))
     with contextlib.ExitStack() as stack:
         stack.enter_context(world.restored())
-        if isinstance(made, str):
-            world.sh(made, BESIDE=tmp_path)
-        elif being := made(world):
-            stack.enter_context(being)
+        for made, _ in map(WAYS.__getitem__, ways.split(", ")):
+            if isinstance(made, str):
+                world.sh(made, BESIDE=tmp_path)
+            elif being := made(world):
+                stack.enter_context(being)
         ended = world.user.run("--dry", "down", *LOCAL, "--json")
     found = world.listed(ended, 9)
     assert len(found) == len(expected), found
