@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -209,6 +210,47 @@ def test_files_edited_on_the_box_are_named_by_each_placing_and_kept(placed: Plac
     (tree / "mode").chmod(0o644)
     placed.repo.git("-C", str(tree), "checkout", "-q", "HEAD", "--", "deleted")
     assert edited(placed.commit) == []
+
+
+@pytest.mark.parametrize("notes", ["kept", "lost"])
+@pytest.mark.parametrize("when", ["half of the files", "a file half-written", "before HEAD"])
+def test_a_switch_of_commits_that_was_cut_short_is_finished_and_a_later_edit_stays(
+    placed: Placed, when: str, notes: str
+) -> None:
+    """As a kill in the middle of git's checkout leaves it."""
+    text = "".join(f"line {number} of the notes\n" for number in range(200))
+    first = placed.state(notes=text, train="1\n")
+    second = placed.state(notes=f"new\n{text}", a="a\n", z="z\n")
+    assert placed.place(first) == (0, ""), placed.said
+    steps, tree, git = placed.home / "steps/k", placed.tree, placed.repo.git
+    (steps / "repo.switch").write_text(f"{second} {second}\n")
+    own = ("--git-dir", str(steps / "placed" if notes == "kept" else tree / ".git"))
+    if notes == "lost":
+        shutil.rmtree(steps / "placed")
+    if when == "before HEAD":
+        git(*own, "--work-tree", str(tree), "-C", str(tree), "read-tree", "-m", "-u", first, second)
+    elif when == "half of the files":
+        (tree / "a").write_text("a\n")
+        (tree / "notes").unlink()
+    else:
+        (tree / "notes").write_text(f"new\n{text}"[:300])
+    if when != "before HEAD":
+        Path(own[1], "index.lock").touch()
+    (tree / "train").write_text("mine\n")
+    placed.commit = second
+    assert placed.place(second) == (0, ""), placed.said
+    assert placed.files() == {"notes": f"new\n{text}", "a": "a\n", "z": "z\n", "train": "mine\n"}
+    assert git("-C", str(tree), "rev-parse", "HEAD") == second
+    assert git("-C", str(tree), "status", "--porcelain").split() == ["M", "train"]
+
+
+def test_an_edit_in_a_file_of_a_switch_that_was_cut_short_is_in_the_way(placed: Placed) -> None:
+    first, second = placed.state(a="1\n", b="1\n"), placed.state(a="2\n", b="2\n")
+    assert placed.place(first) == (0, ""), placed.said
+    (placed.home / "steps/k/repo.switch").write_text(f"{second} {first}\n")
+    (placed.tree / "a").write_text("mine\n")
+    assert placed.place(second) == (1, "box-edits"), placed.said
+    assert placed.files() == {"a": "mine\n", "b": "1\n"}
 
 
 def test_a_symlink_of_the_repository_may_become_a_folder_later(placed: Placed) -> None:
