@@ -66,12 +66,13 @@ editor-proof: $(VENV)/dev  ## open a box in a real VS Code server; needs root, n
 browser-proof: $(VENV)/dev  ## see pages in a real Chromium; needs root, npm and Chromium, and takes minutes
 	@$(BIN)/python -m tools.browser
 
-lint: $(VENV)/dev  ## ruff and the layers over the Python, shellcheck over the shell, and whether the pages are true
+lint: $(VENV)/dev  ## ruff and the layers over the Python, names, shellcheck over the shell, and whether the pages are true
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/lint-imports --no-logo --cache-dir .ruff_cache/imports >$(VENV)/layers 2>&1 || { cat $(VENV)/layers; exit 1; }
 	@command -v shellcheck >/dev/null || { echo "shellcheck is not installed: install it with your package manager." >&2; exit 1; }
 	@shellcheck $(SHELL_FILES)
+	@$(BIN)/python -m tools.names
 	@$(PYTEST) -q tests/docs/test_docs.py
 
 typecheck: $(VENV)/dev  ## mypy, strict

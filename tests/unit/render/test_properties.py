@@ -184,7 +184,7 @@ def test_shellcheck_finds_nothing_in_the_script_of_any_profile(
     if not fits(document):
         return
     script = render(make_profile(document))
-    # The static parts are checked in test_lint.py.
+    # `make lint` checks the static parts.
     head = script.partition("\n{\n")[0]
     with TemporaryDirectory() as folder:
         file = Path(folder, "setup.sh")

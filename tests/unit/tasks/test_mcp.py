@@ -485,7 +485,7 @@ def test_text_from_a_box_is_marked_in_mcp_answers_and_never_the_next_command(use
 
 @pytest.mark.slow
 def test_an_mcp_call_reports_progress_and_returns_before_its_timeout(user: User) -> None:
-    user.repository(boxstrap__yaml=LOCAL.replace("echo hello", "sleep 600"))
+    user.repository(boxstrap__yaml=LOCAL.replace("hello", "hello && sleep 600"))
     user.run("setup", "--host", "local").must(0)
     told: list[str] = []
 

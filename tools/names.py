@@ -1,17 +1,16 @@
-"""Class names are unique in the whole tree, and docstrings name what is there."""
+"""`make lint`: class names are unique in the whole tree, and docstrings name what is there."""
 
 from __future__ import annotations
 
 import ast
 import builtins
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
-TOP = Path(__file__).parents[2]
+TOP = Path(__file__).parents[1]
 
 
 def classes(within: ast.AST) -> Iterator[ast.ClassDef]:
@@ -23,18 +22,20 @@ def classes(within: ast.AST) -> Iterator[ast.ClassDef]:
             yield from classes(node)
 
 
-@pytest.mark.slow
-def test_class_names_are_unique_in_the_whole_source_tree() -> None:
+def twice() -> Iterator[str]:
+    """Say where a name is that several classes have."""
     places = defaultdict(list)
     for folder in ("bootstrap", "tests", "tools"):
         for file in sorted((TOP / folder).rglob("*.py")):
             for node in classes(ast.parse(file.read_text(encoding="utf-8"))):
                 places[node.name].append(f"{file.relative_to(TOP)}:{node.lineno}")
-    assert {name: at for name, at in places.items() if len(at) > 1} == {}
+    for name, at in places.items():
+        if len(at) > 1:
+            yield f"several classes are named {name}: {', '.join(at)}"
 
 
-@pytest.mark.slow
-def test_names_in_backticks_in_docstrings_exist_in_the_code() -> None:
+def unknown() -> Iterator[str]:
+    """Say which names in backticks in docstrings are nowhere in the code."""
     named, there = dict[str, str](), {*dir(builtins)}
     for file in (TOP / "templates").rglob("*.[sj]*"):
         there |= {*re.findall(r"\w+", file.read_text(encoding="utf-8"))}
@@ -51,4 +52,10 @@ def test_names_in_backticks_in_docstrings_exist_in_the_code() -> None:
                     there |= {*module.split(".")}
                 case _:
                     there |= {each for each in vars(node).values() if isinstance(each, str)}
-    assert {name: at for name, at in named.items() if name not in there} == {}
+    for name, at in named.items():
+        if name not in there:
+            yield f"{at}: nothing is named {name}"
+
+
+if __name__ == "__main__":
+    sys.exit("\n".join([*twice(), *unknown()]) or 0)
