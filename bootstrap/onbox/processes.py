@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
 
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -53,6 +55,17 @@ def is_alive(process: str) -> bool:
     number, start, boot = [*process.split(), "", "", ""][:3]
     stat = stat_of(number)
     return stat is not None and (stat.start, boot_id()) == (start, boot) and stat.state != "Z"
+
+
+def begin_apart(*words: str) -> list[Any]:
+    """Start a program that outlives this one, and reads and prints nothing; none if it isn't
+    there."""
+    from subprocess import DEVNULL as NONE  # slow to import
+    from subprocess import Popen
+
+    with suppress(OSError):
+        return [Popen(words, stdin=NONE, stdout=NONE, stderr=NONE, start_new_session=True)]
+    return []
 
 
 def held_files(wanted: set[tuple[int, int]], proc: str = "/proc") -> set[tuple[int, int]]:

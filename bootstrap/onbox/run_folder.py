@@ -75,6 +75,11 @@ class RunFolder:
         except OSError:
             return None
 
+    @property
+    def child(self) -> str:
+        """The first process of its command, as it was recorded; "" before it began."""
+        return [*(self.lines("pid") or []), "", ""][1]
+
     def end(self, name: str, most: int) -> str:
         """Return the last bytes of one of its files; "" if it isn't there."""
         return end_of(f"{self.path}/{name}", most)

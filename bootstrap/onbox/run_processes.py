@@ -46,7 +46,7 @@ def living(run: RunFolder | None, known: Iterable[str] = ()) -> list[str]:
 
 def _first_of(run: RunFolder, numbers: Iterable[str]) -> set[str]:
     """Return those that are known directly, by number or by a file in /proc."""
-    group, child = run.first("cgroup"), _child_of(run)
+    group, child = run.first("cgroup"), run.child
     found = {*(lines_of(f"{group}/cgroup.procs") if group else ())}
     found |= {child.split()[0]} if is_alive(child) else set()
     # The same folder may have another path.
@@ -56,10 +56,6 @@ def _first_of(run: RunFolder, numbers: Iterable[str]) -> set[str]:
         with suppress(OSError), open(f"/proc/{number}/environ", "rb") as file:
             found |= {number} if marks & {*file.read().split(b"\0")} else set()
     return found
-
-
-def _child_of(run: RunFolder) -> str:
-    return [*(run.lines("pid") or []), "", ""][1]
 
 
 def _signal(processes: Iterable[str], number: int) -> None:
@@ -111,7 +107,7 @@ class _Turns:
     in a broken pipe. What was left detached earlier comes last."""
 
     def __init__(self, run: RunFolder | None) -> None:
-        self._child = [*(_child_of(run) if run else "").split(), ""][0]
+        self._child = [*(run.child if run else "").split(), ""][0]
         self._parents: dict[str, str] = {}
         """As they were when each was first seen."""
         self._asked: set[str] = set()

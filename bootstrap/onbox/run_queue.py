@@ -15,14 +15,13 @@ import fcntl
 import os
 import re
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 
 from . import MAIN, SHELL_PROGRAMS
-from .processes import identity
+from .processes import begin_apart, identity
 from .run_folder import DIED, QUEUED, RUNNING, WAITING, RunFolder, note_end, runs_below, write_whole
 
 
@@ -98,13 +97,10 @@ def _revive(home: str, env_file: str) -> None:
         if not run.has("queue") or run.state() != QUEUED or run.is_attended:
             continue
         program = [sys.executable, "-I", "-S", "-B", MAIN, "run_queue", "wait", run.path, env_file]
-        none = subprocess.DEVNULL
         with suppress(OSError):  # one that can't be noted would end at once; others get theirs
             write_whole(f"{run.path}/waiter", "\n")
-            waiter = subprocess.Popen(
-                program, stdin=none, stdout=none, stderr=none, start_new_session=True
-            )
-            write_whole(f"{run.path}/waiter", f"{identity(waiter.pid)}\n")
+            for waiter in begin_apart(*program):
+                write_whole(f"{run.path}/waiter", f"{identity(waiter.pid)}\n")
 
 
 def _wait(run: RunFolder, env_file: str) -> None:

@@ -9,14 +9,13 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 
 from . import MAIN
-from .processes import is_alive
+from .processes import begin_apart, is_alive
 from .run_folder import QUEUED, RUNNING, RunFolder, lines_of, write_whole
 
 _LOOKS = 30  # until the lease's monitor has seen what was added: it looks every ten seconds
@@ -75,7 +74,7 @@ def safe(run: RunFolder, asked: dict[str, str]) -> Iterator[str]:
 def detach(_: RunFolder, asked: dict[str, str]) -> Iterator[str]:
     """Take lines `NAME BOX ADDRESS` from standard input, of who is to be told of these runs: the
     monitor does that, of what it finds from now on. Say which of them go on."""
-    rows, none = sys.stdin.read().splitlines(), subprocess.DEVNULL
+    rows = sys.stdin.read().splitlines()
     for name in asked["runs"].split():
         run = RunFolder(f"{asked['home']}/runs/{name}")
         if run.state() in (RUNNING, QUEUED):
@@ -84,8 +83,7 @@ def detach(_: RunFolder, asked: dict[str, str]) -> Iterator[str]:
             write_whole(f"{run.path}/notify_to", "".join(f"{known} {row}\n" for row in rows))
             yield f"told\t{name}"
     # The box has one already, as a rule: a second one exits.
-    monitor = [sys.executable, "-I", "-B", MAIN, "runs.monitor", asked["home"]]
-    subprocess.Popen(monitor, stdin=none, stdout=none, stderr=none, start_new_session=True)
+    begin_apart(sys.executable, "-I", "-B", MAIN, "runs.monitor", asked["home"])
 
 
 def lease(_: RunFolder, asked: dict[str, str]) -> Iterator[str]:

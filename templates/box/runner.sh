@@ -9,11 +9,25 @@
 
   # library: process
 
+  # track RUN PID: notes the mark that its processes carry, and a cgroup (v2) of its own around the first, if the box
+  # lets us make one; else an empty line. A runner that tracks its run ends all of it.
+  track() {
+    local point='' path='' id=$2 group at type line
+    while read -r _ at type _; do [ "$type" != cgroup2 ] || point=$at; done </proc/mounts
+    while IFS= read -r line; do case $line in 0::/*) path=${line#0::} ;; esac; done <"/proc/$2/cgroup"
+    read -r id </proc/sys/kernel/random/uuid
+    group=$point${path%/}/boxstrap-$id
+    case $point:$path in :* | *: | *..*) group='' ;; esac
+    [ -z "$group" ] || { mkdir "$group" && printf '%s\n' "$2" >"$group/cgroup.procs"; } || { rmdir "$group"; group=''; }
+    printf '%s\n' "$group" >"$1/cgroup"
+    printf '%s\n' "$1" >"$1/mark"
+  } 2>/dev/null
+
   # begin RUN_DIR ENV_FILE VENV COMMAND, in a process of its own: the profile may set any variable, ours too.
   begin() {
     # Nothing runs without being recorded. The runner's own line in this file had room, so this one has too.
     identity "$BASHPID" >>"$1/pid" || exit 125
-    bash "${0%/*}/processes.sh" track "$1" "$BASHPID" 2>/dev/null
+    track "$1" "$BASHPID"
     unset ours # an array: the profile's variable of that name would not be exported
     # boxstrap works in the C locale; the training gets the box's own, or UTF-8.
     unset LC_ALL LC_MESSAGES LC_NUMERIC
@@ -38,7 +52,7 @@
 
   # end CODE: writes what decided the exit code (`exit 7`, `pipeline 1 0`, `stop`, `interrupted …`), then the code itself.
   end() {
-    [ "$1" = 0 ] || bash "${0%/*}/processes.sh" keep_kills "$run" "$1" 2>/dev/null
+    [ "$1" = 0 ] || "${ours[@]}" runs.memory_kills "$run" "$1" 2>/dev/null
     [ -s "$run/ended" ] || echo "exit $1" >"$run/ended"
     # Whatever ends after a notice that the box is taken away ended because of it.
     [ ! -s "$run/interrupted" ] || echo "interrupted $(<"$run/interrupted")" >"$run/ended"
@@ -113,9 +127,9 @@
   begin "$run" "$env_file" "$(<"$run/venv")" "$(<"$run/command")" >>"$run/log" 2>&1 </dev/null &
   child=$!
   trap stop TERM INT
-  # In a session of its own: it continues if this process is killed.
+  # In a session of its own: it continues if this process is killed. It may be asked to end before it listens.
   find_identity "$child" || _identity=
-  setsid bash "${0%/*}/keep_log.sh" "$_identity" "$run" </dev/null >/dev/null 2>&1 &
+  (trap '' TERM && exec setsid "${ours[@]}" runs.keep_log "$_identity" "$run") </dev/null >/dev/null 2>&1 &
   keeper=$!
   if [ -t 1 ]; then
     tail -n +1 -F "$run/log" 2>/dev/null &

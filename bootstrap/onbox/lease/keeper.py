@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import MAIN
-from ..processes import boot_id
+from ..processes import begin_apart, boot_id
 from ..run_folder import runs_below, write_whole
 from ..run_queue import take_out
 from .activity import MOST_FILES, ActivityReader, started_at
@@ -266,16 +266,7 @@ def _grace(run: Path) -> float:
 
 def _end_runs(box_home: Path, runs: Sequence[Path]) -> list[subprocess.Popen[bytes]]:
     """Ask the runs to end, as `stop` does; each has its grace, and is killed after it."""
-    begun: list[subprocess.Popen[bytes]] = []
-    none = subprocess.DEVNULL
     # The queue first: otherwise a queued run would start when a live one ends.
     take_out(runs_below(box_home / "runs"), "stop")
-    for run in runs:
-        with contextlib.suppress(OSError):
-            words = [sys.executable, "-I", "-S", "-B", MAIN, "run_processes", "stop", str(run)]
-            begun.append(
-                subprocess.Popen(
-                    words, stdin=none, stdout=none, stderr=none, start_new_session=True
-                )
-            )
-    return begun
+    stop = (sys.executable, "-I", "-S", "-B", MAIN, "run_processes", "stop")
+    return [begun for run in runs for begun in begin_apart(*stop, str(run))]

@@ -12,15 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.onbox.run_folder import RunFolder
+from bootstrap.onbox.runs.memory_kills import find_counter, keep_kills
 from bootstrap.protocol import Run, find_failure
-from bootstrap.shell import shell_part
 from tests.box_programs import lay_programs
-from tests.unit.box.test_run_states import SHELLS, said
 from tests.unit.box.test_runner import make_run
 
 V1, V2 = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
-each_shell = pytest.mark.parametrize("shell", SHELLS)
-MOUNTS = "proc /proc proc rw 0 0\n"
 # The process's cgroup line, and the folder and file that count its kills.
 PLACES = {
     "v2, its own": ("0::/user/session-1", {"v2/user/session-1": "memory.events"}),
@@ -33,28 +31,19 @@ PLACES = {
 }
 
 
-def library(function: str, *arguments: object) -> str:
-    parts = "".join(shell_part("lib", name) for name in ("process", "memory_kills"))
-    return parts + shlex.join([function, *map(str, arguments)]) + "\n"
-
-
-@each_shell
 @pytest.mark.parametrize("place", PLACES)
 def test_out_of_memory_kills_are_counted_in_the_nearest_cgroup_with_a_counter(
-    shell: str, place: str, tmp_path: Path
+    place: str, tmp_path: Path
 ) -> None:
     inside, files = PLACES[place]
     for folder, name in files.items():
         (tmp_path / folder).mkdir(parents=True)
-        (tmp_path / folder / name).write_text("low 0\nmax 7\noom 3\noom_kill 2\n")
-    mounts, cgroups = tmp_path / "mounts", tmp_path / "cgroups"
-    v1 = f"cgroup {tmp_path}/v1 cgroup rw,relatime,cpu,memory 0 0\n"
-    mounts.write_text(f"{MOUNTS}{v1}cgroup2 {tmp_path}/v2 cgroup2 rw,nsdelegate 0 0\n")
-    cgroups.write_text(f"9:name=systemd:/\n{inside}\n")
-    counted = '! count_kills "$_counter" || printf "%s %s\\n" "$_kills" "$_counter"'
-    found = said(shell, library("find_counter", mounts, cgroups) + counted)
-    expected = [f"2 {tmp_path}/{folder}/{name}\n" for folder, name in files.items()]
-    assert found == "".join(expected)
+        (tmp_path / folder / name).write_text("")
+    v1 = f"cgroup {tmp_path}/v1 cgroup rw,relatime,cpu,memory 0 0"
+    v2 = f"cgroup2 {tmp_path}/v2 cgroup2 rw,nsdelegate 0 0"
+    cgroups = ["9:name=systemd:/", *inside.split("\n")]
+    found = find_counter(["proc /proc proc rw 0 0", v1, v2], cgroups)
+    assert found == "".join(f"{tmp_path}/{folder}/{name}" for folder, name in files.items())
 
 
 KERNEL = (
@@ -64,38 +53,26 @@ KERNEL = (
 )
 
 
-@each_shell
 @pytest.mark.parametrize(
-    ("before", "after", "rc", "kernel", "noted"),
+    ("before", "after", "code", "kernel", "noted"),
     [
         (1, 3, 1, KERNEL.format(at=5000, pid=77), "2 8000 2048000 python3 main\n"),
         (1, 2, 137, KERNEL.format(at=2000, pid=77), "1 8000 - -\n"),
         (1, 2, 137, "", "1 8000 - -\n"),
         (1, 1, 137, KERNEL.format(at=5000, pid=77), "0 8000 - -\n"),
         (1, 1, 1, "", None),
+        (1, 1, 137, KERNEL.format(at=5000, pid=42), "1 8000 2048000 python3 main\n"),
         (None, None, 137, KERNEL.format(at=5000, pid=42), "1 - 2048000 python3 main\n"),
         (None, None, 137, KERNEL.format(at=5000, pid=77), None),
         (None, None, 137, "[x] Killed process\n", None),
     ],
     ids=[
-        "named",
-        "earlier in the log",
-        "no log",
-        "none",
-        "none, failed",
-        "child",
-        "other's",
-        "odd",
+        *("named", "earlier in the log", "no log", "none", "none, failed"),
+        *("before it was noted", "child", "other's", "odd"),
     ],
 )
 def test_out_of_memory_kills_during_a_run_are_noted_with_limit_and_killed_program(
-    shell: str,
-    before: int | None,
-    after: int | None,
-    rc: int,
-    kernel: str,
-    noted: str | None,
-    tmp_path: Path,
+    before: int | None, after: int, code: int, kernel: str, noted: str | None, tmp_path: Path
 ) -> None:
     counter, killed = tmp_path / "memory.events", tmp_path / "killed"
     # The command started 4,000 seconds after boot.
@@ -103,10 +80,7 @@ def test_out_of_memory_kills_during_a_run_are_noted_with_limit_and_killed_progra
     if before is not None:
         (tmp_path / "kills").write_text(f"{before} 8000 {counter}\n")
         counter.write_text(f"oom 9\noom_kill {after}\noom_group_kill 0\n")
-    log = tmp_path / "dmesg.txt"
-    log.write_text(kernel)
-    own = f"dmesg() {{ cat {shlex.quote(str(log))}; }}\n"
-    said(shell, own + library("keep_kills", tmp_path, rc))
+    keep_kills(RunFolder(tmp_path), str(code), kernel)
     assert (killed.read_text() if killed.exists() else None) == noted
 
 
