@@ -33,7 +33,7 @@ from bootstrap.errors import (
 from bootstrap.link.exchange import stream_script
 from bootstrap.link.wire import PIECE, LinkLost
 from bootstrap.onbox.nodes.check import is_private
-from bootstrap.protocol.query import build_query
+from bootstrap.protocol.query import ask
 from bootstrap.runs.run_end import end_run
 from bootstrap.setup.request import RunOptions, SetupRequest
 from bootstrap.setup.sequence import alone_error, complete, execute, prepare, result_of
@@ -314,9 +314,8 @@ class _Check:
 
     def __init__(self, box: BoxLogin, gpus: str) -> None:
         state = box.ask(lambda one: one.refresh())
-        query = build_query(
-            "nodes", workdir=box.workdir, tree=state.repo_dir, venv=state.venv, gpus=gpus
-        )
+        asked = {"tree": state.repo_dir, "venv": state.venv, "gpus": gpus}
+        query = ask("nodes.check", asked, workdir=box.workdir)
         self._box, self._stream, self._held = box, stream_script(box.wire, query), b""
 
     def __enter__(self) -> _Check:

@@ -19,7 +19,7 @@ LINE = (
     rf"({WORDS})([_./@-][a-z0-9_./@-]*|[0-9]+)?[\"']? *[:=]? *[\"']?"
     r"([-+]?[0-9.]|[-+]?nan|[-+]?inf)"
 )
-"""For `grep -iE` and awk: a line that doesn't match has no metric."""
+"""A line that doesn't match has no metric."""
 LONGEST = 1000
 """Characters at the end of a line that are read; what is before them is not."""
 STEPS = ("step", "epoch")
@@ -45,7 +45,7 @@ SETTINGS = (
 CONFIGURATION = (
     "^([^l]|l[^o]|lo[^s]|los[^s])*(batch_size|num_workers|seed|warmup_[a-z]+)[\"']? *[:=]"
 )
-"""For `grep -iE`: a line that prints a configuration; one that tells a loss first is none."""
+"""A line that prints a configuration; one that tells a loss first is none."""
 _CONFIGURATION = re.compile(CONFIGURATION, re.IGNORECASE)
 _SETTING = re.compile(rf"_(?:{SETTINGS})$", re.IGNORECASE)
 _RATE = re.compile(r"(?:.*[_/])?(?:lr|learning_rate)(?:_.*)?")

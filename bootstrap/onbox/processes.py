@@ -58,13 +58,11 @@ def is_alive(process: str) -> bool:
 
 
 def begin_apart(*words: str) -> list[Any]:
-    """Start a program that outlives this one, and reads and prints nothing; none if it isn't
-    there."""
-    from subprocess import DEVNULL as NONE  # slow to import
-    from subprocess import Popen
+    """Start a program that outlives this one, with no input and output; none if it isn't there."""
+    from subprocess import DEVNULL, Popen  # slow to import
 
     with suppress(OSError):
-        return [Popen(words, stdin=NONE, stdout=NONE, stderr=NONE, start_new_session=True)]
+        return [Popen(words, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, start_new_session=True)]
     return []
 
 

@@ -80,6 +80,17 @@ class RunFolder:
         """The first process of its command, as it was recorded; "" before it began."""
         return [*(self.lines("pid") or []), "", ""][1]
 
+    @property
+    def grace(self) -> float:
+        """For how many seconds its processes may go on once they are asked to end."""
+        return float(self.first("grace") or 10)
+
+    @property
+    def times(self) -> list[tuple[int, int]]:
+        """At which second its log was how long; the first says from where it is kept."""
+        rows = (line.split() for line in self.lines("times") or [])
+        return [(int(row[0]), int(row[1])) for row in rows if len(row) == 2]
+
     def end(self, name: str, most: int) -> str:
         """Return the last bytes of one of its files; "" if it isn't there."""
         return end_of(f"{self.path}/{name}", most)

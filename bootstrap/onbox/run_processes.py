@@ -79,7 +79,7 @@ def _note(run: RunFolder, left: Sequence[str]) -> None:
 def grace_of(run: RunFolder) -> float:
     """Return the second until which its processes may end on their own, if they are asked now. If
     the box is about to be taken away, that is five seconds earlier, for what is left to do then."""
-    until = time.time() + float(run.first("grace") or 10)
+    until = time.time() + run.grace
     return min([until, *(float(one) - 5 for one in run.first("interrupted").split()[2:3])])
 
 

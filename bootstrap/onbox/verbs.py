@@ -62,6 +62,14 @@ def wait(run: RunFolder, asked: dict[str, str]) -> Iterator[str]:
         time.sleep(1)
 
 
+def first(run: RunFolder, asked: dict[str, str]) -> Iterator[str]:
+    """Wait for its first output, or its end, so many seconds, and show it."""
+    from .runs.first_output import await_output, became  # few words need it
+
+    await_output(run, float(asked["seconds"]))
+    yield from became(run)
+
+
 def safe(run: RunFolder, asked: dict[str, str]) -> Iterator[str]:
     """Note which of its results are safe at home, for the lease, and of what it made, as its record
     has it: a later run need not preserve that."""
@@ -113,7 +121,7 @@ def lease(_: RunFolder, asked: dict[str, str]) -> Iterator[str]:
 
 
 _OF_LEASE = ("state", "extended", "ids", "digests")
-VERBS = {each.__name__: each for each in (end, wait, safe, detach, lease)}
+VERBS = {each.__name__: each for each in (end, wait, first, safe, detach, lease)}
 
 
 def main() -> None:

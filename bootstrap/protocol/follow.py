@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
 
 from bootstrap.errors import StepFailedError, TrainingFailedError, UnreachableError
 from bootstrap.events import Event, EventLines
@@ -20,11 +18,10 @@ from bootstrap.link.exchange import (
 )
 from bootstrap.link.reconnecting import Backoff, ReconnectingLink
 from bootstrap.link.wire import LinkLost, NoAnswer, Stream, Wire
-from bootstrap.onbox.metrics import CONFIGURATION, SETTINGS
-from bootstrap.onbox.metrics import LINE as METRIC_LINE
+from bootstrap.onbox.runs.first_output import is_first
 from bootstrap.protocol.disk import MOST_IN_LINE, LowDisk, parse_low_line
 from bootstrap.protocol.failure import last_traceback
-from bootstrap.protocol.query import AskedBox, BoxRedaction, build_query
+from bootstrap.protocol.query import AskedBox, BoxRedaction, ask, build_query
 from bootstrap.protocol.run import GOES_ON, STATES, Run
 from bootstrap.text.sanitize import sanitize
 from bootstrap.value import dataclass
@@ -215,19 +212,6 @@ def _endless(label: str) -> NoAnswer:
 
 
 FIRST_OUTPUT_S = 30  # how long to wait for a run's first output, in seconds
-NOT_FIRST = (
-    r"^[[:space:]]*$|^[[:space:]]+[^[:space:]0-9]|^Traceback |^[a-z_.]*(error|exception)(:|$)"
-    r"|warn(ing)?[]):, ]|^\[?(rank[0-9]+\]:)?\[?[WE][0-9]{4} |[0-9]:? [WEI] |^\*+$|OMP_NUM_THREADS"
-    rf"|^wandb: |^The following values were not passed|{CONFIGURATION}|optimizer"
-    r"|^(load|download|map|filter|tokeniz|generat|convert|running tokenizer)[^:]*:"
-    rf"|^[^0-9]*(lr|learning_rate|_({SETTINGS}))[a-z_]*[\"']? *[:=] *[-+0-9.e]+,?[[:space:]]*"
-    r"(#.*)?$"
-)
-"""For `grep -iE`: a line that any program prints, as a warning or a part of a traceback."""
-FIRST_LINE = rf"(step|epoch|iter(ation)?s?)[^a-z]{{0,4}}[0-9]|[0-9]%|[0-9](it/s|s/it)|{METRIC_LINE}"
-"""For `grep -iE`: a line of a training, with a step, a metric or a progress bar."""
-MOMENT_S = "0.3"
-"""Seconds to watch a run after its first output: a failure at its start shows by then."""
 _SHOWN_LINES = 10
 
 
@@ -243,21 +227,9 @@ class FirstOutput:
 
 def watch_beginning(box: AskedBox, run: Run, seconds: int = FIRST_OUTPUT_S) -> FirstOutput:
     """Wait for the run's first output or its end, and read it. Raises LinkLost, NoAnswer."""
-    answer = run_script(
-        box.wire,
-        build_query(
-            "first",
-            BoxRedaction(box.redacted_there),
-            workdir=box.workdir,
-            repo_key=run.repo_key,
-            name=run.name,
-            seconds=seconds,
-            moment=MOMENT_S,
-            not_first=NOT_FIRST,
-            first_line=FIRST_LINE,
-        ),
-        timeout=FIRST_OUTPUT_S + 30,
-    )
+    asked = {"verb": "first", "run": f"{run.repo_key}/{run.name}", "seconds": str(seconds)}
+    script = ask("verbs", asked, BoxRedaction(box.redacted_there), workdir=box.workdir)
+    answer = run_script(box.wire, script, timeout=FIRST_OUTPUT_S + 30)
     return first_output(answer)
 
 
@@ -279,7 +251,7 @@ def raise_if_failed(run: Run, box: str) -> None:
 
 
 def first_output(answer: bytes) -> FirstOutput:
-    """Parse what `show_output` in `templates/lib/first_output.sh` prints."""
+    """Parse what the verb `first` says."""
     head, _, log = sanitize(answer).partition("\n")
     state, rc, nothing = [*head.split(" "), "", ""][:3]
     failed = state == "finished" and rc != "0"
@@ -300,14 +272,3 @@ def not_shown(lines: tuple[str, ...], shown: Sequence[str]) -> tuple[str, ...]:
     perhaps with marks and other lines of a traceback that it leaves out."""
     before = tuple(last_traceback(shown) or shown)
     return lines[next((n for n in range(len(lines), 0, -1) if before[-n:] == lines[:n]), 0) :]
-
-
-def is_first(line: str) -> bool:
-    """Whether a line is a training's own: no warning, and not of a traceback."""
-    other, own = (_in_python(one) for one in (NOT_FIRST, FIRST_LINE))
-    return bool(own.search(line) and not other.search(line))
-
-
-@cache
-def _in_python(expression: str) -> re.Pattern[str]:
-    return re.compile(expression.replace("[:space:]", r"\s").replace("[]", r"[\]"), re.IGNORECASE)

@@ -181,9 +181,6 @@ class _Beginning:
             "RUN_ID": wish.id,
             "RUN_WORDS": " ".join(wish.words(payload.profile)),
             "show_s": self._wait_s if self._shows_at_once() else "",
-            "moment": follow.MOMENT_S,
-            "not_first": follow.NOT_FIRST,
-            "first_line": follow.FIRST_LINE,
             "mark": self._mark,
         }
 

@@ -78,22 +78,9 @@ take_nodes() {
     # Where not all results are wanted, those of node 0 are.
     [ -n "$RESULTS_OF_ALL" ] || is_line "$1/nodes/rank" 0 || rm -f "$1/results" "$1/results_to"
   else
-    nodes_of_engine "$1" || fail nodes-alone "the other ${TRAIN_NODES-} nodes are not begun with it"
+    mkdir -p "$1/nodes"
+    onbox nodes.check engine "$TRAIN_NODES" >"$1/nodes/env" || fail nodes-alone "the other ${TRAIN_NODES-} nodes are not begun with it"
   fi
-}
-
-# nodes_of_engine RUN: notes the variables that SkyPilot or dstack gave this node. They began the others, and end them.
-nodes_of_engine() {
-  local rank=${SKYPILOT_NODE_RANK-${DSTACK_NODE_RANK-}} count=${SKYPILOT_NUM_NODES-${DSTACK_NODES_NUM-}}
-  local ips=${SKYPILOT_NODE_IPS-${DSTACK_NODES_IPS-}} gpus=${SKYPILOT_NUM_GPUS_PER_NODE-${DSTACK_GPUS_PER_NODE-}} name
-  [ -n "$rank" ] && [ -n "$ips" ] && [ "$count" = "$TRAIN_NODES" ] || return
-  mkdir -p "$1/nodes"
-  for name in "PET_NNODES=$count" "PET_NODE_RANK=$rank" "PET_MASTER_ADDR=${ips%%$'\n'*}" PET_MASTER_PORT=29500 \
-    "MASTER_ADDR=${ips%%$'\n'*}" MASTER_PORT=29500 "NODE_RANK=$rank" "BOXSTRAP_NODE_RANK=$rank" \
-    "BOXSTRAP_NUM_NODES=$count" "BOXSTRAP_NODE_IPS=$ips" "BOXSTRAP_GPUS_PER_NODE=${gpus:-0}" \
-    "PET_NPROC_PER_NODE=${gpus:-0}"; do
-    [ "$name" = PET_NPROC_PER_NODE=0 ] || printf 'export %q\n' "$name"
-  done >"$1/nodes/env"
 }
 
 # Whether the run of RUN_ID was started, or is just being started; sets RUN_DIR.

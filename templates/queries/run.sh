@@ -2,7 +2,7 @@
 # run: a new run of a state of the repository, once for its id. The script of this box's last setup starts it if that
 # is exactly the profile's and its steps are right for that state; else `setup` is reported, with what is not right,
 # and nothing is started. STATE and OBJECTS are as for `sync`; `none` only asks what became of the run.
-# library: repository packs git_locks store sent_state first_output
+# library: repository packs git_locks store sent_state queries/program
 
 # find_script: sets script to that one, without what differs from run to run, and without its last part, which begins it.
 find_script() {
@@ -109,8 +109,5 @@ answer over
 
 # Prints its first output as soon as there is some, then a line that only the caller can know: the output may hold any
 # byte. Then what became of it a moment later.
-[ -n "$show_s" ] || exit
-await_output "$run" "$show_s"
-head -c 4000 "$run/log" 2>/dev/null
-printf '\n%s\n' "$mark"
-show_output "$run" "$moment"
+[ -n "$show_s" ] && find_program runs.first_output || exit
+exec "$python" -I -S -B "$program" "$module" "$run" "$show_s" "$mark"

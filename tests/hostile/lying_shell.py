@@ -36,7 +36,7 @@ SIGNS = {
     "follow": "tail --version",
     "setup_end": "state=gone",
     "tail": 'tail -c "$bytes"',
-    "first": 'await_output "$run" "$seconds"',
+    "first": '"verb": "first"',
     "made": "module='work.made'",
     "record": '"ask": "record"',
     "box_id": "%.200s",

@@ -19,7 +19,7 @@ from typing import Any
 
 from .. import MAIN
 from ..processes import begin_apart, boot_id
-from ..run_folder import runs_below, write_whole
+from ..run_folder import RunFolder, runs_below, write_whole
 from ..run_queue import take_out
 from .activity import MOST_FILES, ActivityReader, started_at
 from .instance import KeyRefusedError, NoAnswerError, OwnInstance, ShutdownInstance, find_instance
@@ -48,7 +48,6 @@ ASK_AGAIN_S = 3600.0
 TRY_AGAIN_S = 60.0
 """The same if it did not answer, or how long the box was down is unknown."""
 REFUSED_AGAIN_S = 600.0
-_GRACE_S = 10.0
 LOOK_AGAIN_S = 600.0
 """Seconds between two looks at what is safe when the end is near: so the last one is short."""
 AT_BOOT = {"vast": Path("/root/onstart.sh")}
@@ -94,7 +93,7 @@ class LeaseKeeper:
         if self._is_written and not (self._home / STATE).exists():
             self._state = None  # it was released, and set again
         state = self._state = self._state or self._written()
-        self._grace = max((_grace(run) for run in runs), default=self._grace)
+        self._grace = max((RunFolder(run).grace for run in runs), default=self._grace)
         tick = Tick(
             boot=boot_id(),
             at=self._clock(),
@@ -256,12 +255,6 @@ def _links(folder: str) -> Iterator[str]:
                     yield one.path
                 elif one.is_dir():
                     waiting.append(one.path)
-
-
-def _grace(run: Path) -> float:
-    with contextlib.suppress(OSError, ValueError):
-        return float((run / "grace").read_text())
-    return _GRACE_S
 
 
 def _end_runs(box_home: Path, runs: Sequence[Path]) -> list[subprocess.Popen[bytes]]:

@@ -1,8 +1,8 @@
 """Check whether the nodes of a training can talk and are alike, and write down what each is to be.
 
-`onbox nodes.check BOX_HOME TREE ENVIRONMENT GPUS`, one on each node, at the same time. GPUs are
-numbers, as in 0,1; "" for all. It listens on the private addresses of this box, and speaks with the
-user's machine by lines of JSON on its input and output:
+`onbox nodes.check BOX_HOME REQUEST`, one on each node, at the same time: a document of JSON with
+`tree`, `venv` and `gpus`, as in 0,1, or "" for all. It listens on the private addresses of this
+box, and speaks with the user's machine by lines of JSON on its input and output:
 
 -> {"facts": …}: addresses and port, and what must be the same on all nodes
 <- {"rank": …, "token": …, "peers": [[ADDRESS, PORT], …] for each rank}
@@ -328,27 +328,42 @@ def environment(wanted: dict[str, Any], interface: str) -> str:
     }
     text = [f"export {name}={shlex.quote(str(value))}" for name, value in values.items()]
     # The profile's own setting stays. Without `=` the names of NCCL are beginnings of names.
-    for name in ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME"):
+    names = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME") if interface else ()
+    for name in names:
         text.append(f'export {name}="${{{name}:-{interface}}}"')
     return "\n".join(text)
 
 
+def of_engine(count: str) -> str:
+    """Return the variables of this rank, if SkyPilot or dstack gave it so many nodes, else "". They
+    began the others, and end them."""
+    for names in (
+        "SKYPILOT_NODE_RANK SKYPILOT_NUM_NODES SKYPILOT_NODE_IPS SKYPILOT_NUM_GPUS_PER_NODE",
+        "DSTACK_NODE_RANK DSTACK_NODES_NUM DSTACK_NODES_IPS DSTACK_GPUS_PER_NODE",
+    ):
+        rank, nodes, ips, gpus = (os.environ.get(name, "") for name in names.split())
+        if rank and ips and nodes == count:
+            wanted = {"rank": rank, "gpus": gpus or 0, "addresses": ips.split()}
+            return environment({**wanted, "port": 29500, "least": 0}, "")
+    return ""
+
+
 def main() -> int:
-    """Answer the user's machine until it hangs up."""
+    """Answer the user's machine until it hangs up, or print what `of_engine` says."""
+    if sys.argv[1] == "engine":
+        said = of_engine(sys.argv[2])
+        sys.stdout.write(f"{said}\n")
+        return int(not said)
     os.umask(0o077)
-    box_home, tree, venv, gpus = (
-        Path(sys.argv[1]),
-        Path(sys.argv[2]),
-        Path(sys.argv[3]),
-        sys.argv[4],
-    )
+    box_home, asked = Path(sys.argv[1]), json.loads(sys.argv[2])
     listeners = Listeners()
     every = addresses()
     known = {
         "addresses": listeners.open,
         "public": [each for _, each in every if not is_private(each)],
     }
-    say({"facts": {**facts(box_home, tree, venv, gpus), **known, "ports": free_ports(2)}})
+    found = facts(box_home, Path(asked["tree"]), Path(asked["venv"]), asked["gpus"])
+    say({"facts": {**found, **known, "ports": free_ports(2)}})
     for line in sys.stdin.buffer:
         word = json.loads(line)
         if "peers" in word:

@@ -12,16 +12,18 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
+import os
 import sys
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from ..git import BoxGit
 from ..metrics import find_metrics, read_patterns
-from ..run_folder import end_of
+from ..run_folder import RunFolder, end_of
 
 MOST_POINTS = 1000
 MOST_CURVES = 40
@@ -98,9 +100,9 @@ class LogTimes:
     """When a log had which length, by the index `times` next to it."""
 
     def __init__(self, run: Path) -> None:
-        rows = [line.split() for line in end_of(run / "times").splitlines()]
-        pairs = [(int(a), int(b)) for a, b in (row for row in rows if len(row) == 2)]
-        self.began = begun_at(run)
+        folder = RunFolder(run)
+        pairs, begun = folder.times, folder.stat("pid")
+        self.began = int(begun.st_mtime) if begun else 0
         self.kept = pairs[0][1] if pairs else 0
         self.seconds, self.sizes = [a for a, _ in pairs], [b for _, b in pairs]
 
@@ -110,14 +112,6 @@ class LogTimes:
             return 0.0
         here = min(bisect_left(self.sizes, byte), len(self.sizes) - 1)
         return max(0.0, float(self.seconds[here] - self.began))
-
-
-def begun_at(run: Path) -> int:
-    """Return when the run started, by the box's clock; 0 if unknown."""
-    try:
-        return int((run / "pid").stat().st_mtime)
-    except OSError:
-        return 0
 
 
 def pieces(log: Path, kept: int) -> Iterator[tuple[int, bytes]]:
@@ -193,29 +187,17 @@ def samples_of(run: Path) -> list[str]:
     return [head, *rows[:: -(-len(rows) // MOST_POINTS) or 1]]
 
 
-def git(store: Path, *words: str) -> str:
-    """Return git's output for the store; "" if it fails."""
-    command = ["git", "--git-dir", str(store), "-c", "safe.directory=*", *words]
-    try:
-        done = subprocess.run(  # noqa: PLW1510
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-        )
-    except OSError:
-        return ""
-    return done.stdout[: 1 << 20].decode("utf-8", "replace") if done.returncode == 0 else ""
-
-
-def changes_of(box_home: Path, run: Path) -> dict[str, Any]:
+def changes_of(box_home: Path, run: RunFolder) -> dict[str, Any]:
     """Return the commit's subject, and the changes of the snapshot on it: lines of `+ - path`."""
-    store = box_home / "store" / (run.parent.name + ".git")
-    commit = (end_of(run / "commit").split() or [""])[0]
-    snapshot = (end_of(run / "snapshot").split() or [commit])[0]
-    changes: list[str] = []
-    if snapshot != commit:
+    git, subject, changes = BoxGit(f"{box_home}/store/{run.key}.git"), "", []
+    commit = run.first("commit")
+    with suppress(OSError):
+        said = os.fsencode(git.ask("log", "-1", "--format=%s", commit, "--"))
+        subject = said.decode("utf-8", "replace").strip()[:500]
         plain = ("--no-ext-diff", "--no-textconv", "--no-renames", "--numstat")
-        changes = git(store, "diff", *plain, commit, snapshot, "--").splitlines()[:MOST_RESULTS]
-    subject = git(store, "log", "-1", "--format=%s", commit, "--")
-    return {"subject": subject.strip()[:500], "changes": changes}
+        rows = git.lines("diff", *plain, commit, run.first("snapshot") or commit, "--")
+        changes = rows[:MOST_RESULTS]
+    return {"subject": subject, "changes": changes}
 
 
 def results_of(run: Path) -> list[tuple[str, int]]:
@@ -242,6 +224,6 @@ def main() -> None:
         "edited": end_of(run / "edited").splitlines()[:200],
         "results": results_of(run),
         **curves_of(run),
-        **changes_of(box_home, run),
+        **changes_of(box_home, RunFolder(run)),
     }
     sys.stdout.write(json.dumps(said) + "\n")

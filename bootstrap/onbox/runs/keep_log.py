@@ -8,7 +8,6 @@ command writes its log itself, through no process of boxstrap's.
 from __future__ import annotations
 
 import os
-import re
 import select
 import signal
 import sys
@@ -21,11 +20,6 @@ from ..run_folder import RunFolder, lines_of, write_whole
 from .memory_kills import note_kills
 
 _NO_LIMIT = 1 << 60
-_LINE = 1 << 16  # a log is cut at the end of a line, if that is not further away
-_MOST_TIMES = 1 << 21
-_MONITOR_S, _SILENT_S = 5, 15
-"""From then on it is watched: a run that ends right away needs no monitor, and one that has printed
-nothing yet is mostly loading its libraries, and needs its cores for that."""
 
 
 class LogKeeper:
@@ -33,7 +27,7 @@ class LogKeeper:
     change offsets, so a reader that follows it keeps its place."""
 
     def __init__(self, run: RunFolder) -> None:
-        self._log, self._times = f"{run.path}/log", f"{run.path}/times"
+        self._run, self._log, self._times = run, f"{run.path}/log", f"{run.path}/times"
         self._most = int(run.first("log_max") or _NO_LIMIT)
         self._kept = self.size = 0
         self.pause = 0.3
@@ -60,24 +54,24 @@ class LogKeeper:
         """Add the time and how long the log is. The first line says from which byte it is kept."""
         with suppress(OSError), open(self._times, "a", encoding="ascii") as file:
             file.write(f"{int(time.time())} {self.size}\n")
-            if file.tell() > _MOST_TIMES:  # a run of weeks
+            if file.tell() > 1 << 21:  # a run of weeks
                 write_whole(self._times, "\n".join([*lines_of(self._times)[::2], ""]))
 
     def _drop_before(self, end: int) -> None:
         """Drop the log before `end`, up to the end of that line."""
         # A file system without holes drops nothing; `disk_low` says when that matters.
-        if not _punch(self._times, _MOST_TIMES << 16, 4096):
+        if not _punch(self._times, 1 << 40, 4096):
             self._most = _NO_LIMIT
             return
         with open(self._log, "rb") as log:
             log.seek(end)
-            end += len(log.readline(_LINE))
+            end += len(log.readline(1 << 16))
         # Later times stay, after a first line that says where the kept part starts: there a reader
         # finds a hole's end.
-        rows = [line for line in lines_of(self._times) if re.fullmatch("[0-9]+ [0-9]+", line)]
-        earlier = ["0", *(row for row in rows if int(row.split()[1]) <= end)]
-        first = f"{earlier[-1].split()[0]} {end}"
-        write_whole(self._times, "\n".join([first, *rows[len(earlier) - 1 :], ""]))
+        rows = self._run.times
+        earlier = [0, *(at for at, size in rows if size <= end)]
+        rows = [(earlier[-1], end), *rows[len(earlier) - 1 :]]
+        write_whole(self._times, "".join(f"{at} {size}\n" for at, size in rows))
         if _punch(self._log, self._kept, end - self._kept):
             self._kept = end
 
@@ -103,10 +97,9 @@ def main() -> None:
     keeper, is_watched = LogKeeper(run), False
     while is_alive(command) and not select.select([woken], [], [], keeper.pause)[0]:
         keeper.look()
-        # One per box: a second one exits.
-        if not is_watched and time.monotonic() - begun >= (
-            _MONITOR_S if keeper.size else _SILENT_S
-        ):
+        # One per box: a second one exits. A run that ends right away needs none, and one that has
+        # printed nothing yet is mostly loading its libraries, and needs its cores for that.
+        if not is_watched and time.monotonic() - begun >= (5 if keeper.size else 15):
             others, is_watched = others + begin_apart(*monitor), True
         for other in others:
             other.poll()

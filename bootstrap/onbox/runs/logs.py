@@ -119,8 +119,7 @@ class RunLog(LogFile):
 
     def __init__(self, path: str) -> None:
         self.run = RunFolder(os.path.dirname(path))
-        rows = [line.split() for line in self.run.lines("times") or []]
-        times = [(int(row[0]), int(row[1])) for row in rows if len(row) == 2]
+        times = self.run.times
         file = open(path if os.path.isfile(path) else os.devnull, "rb")  # noqa: SIM115 - till the end
         super().__init__(file, times, times[0][1] if times else 0)
 

@@ -52,8 +52,7 @@ def note_kills(run: RunFolder, number: str) -> None:
     counter = find_counter(lines_of("/proc/mounts"), cgroups)
     before, group = _counted(counter), RunFolder(os.path.dirname(counter))
     limit = group.first("memory.max") or group.first("memory.limit_in_bytes")
-    # Of v1, nineteen digits are none.
-    limit = limit if limit.isdigit() and len(limit) < 19 else "-"
+    limit = limit if limit.isdigit() and len(limit) < 19 else "-"  # nineteen, of v1, are none
     if before is not None:
         with suppress(OSError):  # a full disk
             write_whole(f"{run.path}/kills", f"{before} {limit} {counter}\n")

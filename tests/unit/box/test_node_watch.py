@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.shell import functions
+from bootstrap.onbox.nodes.check import of_engine
 from tests.box_programs import lay_programs
 
 pytestmark = [pytest.mark.slow, pytest.mark.sampled(of="module")]
@@ -214,12 +214,9 @@ def _freeze(run: Path, how: signal.Signals) -> None:
 IPS = "10.0.0.1\n10.0.0.2"
 SKYPILOT = {"SKYPILOT_NODE_RANK": "1", "SKYPILOT_NUM_NODES": "2", "SKYPILOT_NODE_IPS": IPS}
 DSTACK = {"DSTACK_NODE_RANK": "1", "DSTACK_NODES_NUM": "2", "DSTACK_NODES_IPS": IPS}
-TAKE = """
-is_line() { [ "$(cat "$1")" = "$2" ]; }
-fail() { echo "$1"; exit 1; }
-take_nodes "$1" && . "$1/nodes/env"
-echo "$PET_NNODES $PET_NODE_RANK $PET_MASTER_ADDR:$PET_MASTER_PORT ${PET_NPROC_PER_NODE-}"
-"""
+
+
+TOLD = 'echo "$PET_NNODES $PET_NODE_RANK $PET_MASTER_ADDR:$PET_MASTER_PORT ${PET_NPROC_PER_NODE-}"'
 
 
 @pytest.mark.parametrize(
@@ -228,20 +225,15 @@ echo "$PET_NNODES $PET_NODE_RANK $PET_MASTER_ADDR:$PET_MASTER_PORT ${PET_NPROC_P
         ({**SKYPILOT, "SKYPILOT_NUM_GPUS_PER_NODE": "8"}, "2 1 10.0.0.1:29500 8\n"),
         ({**SKYPILOT, "SKYPILOT_NUM_GPUS_PER_NODE": "0"}, "2 1 10.0.0.1:29500 \n"),
         (DSTACK, "2 1 10.0.0.1:29500 \n"),
-        ({**DSTACK, "DSTACK_NODES_NUM": "3"}, "nodes-alone\n"),
-        ({}, "nodes-alone\n"),
+        ({**DSTACK, "DSTACK_NODES_NUM": "3"}, ""),
+        ({}, ""),
     ],
 )
 def test_node_count_and_addresses_are_taken_from_skypilot_and_dstack_variables(
-    given: dict[str, str], said: str, tmp_path: Path
+    given: dict[str, str], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = functions("lib", "runs", ("take_nodes", "nodes_of_engine"))
-    script = f"set -eu; NODES_ID='' TRAIN_NODES=2 RESULTS_OF_ALL='' BOX_HOME=/nowhere\n{text}{TAKE}"
-    done = subprocess.run(
-        ["bash", "-c", script, "bash", tmp_path],
-        env={"PATH": os.environ["PATH"], **given},
-        stdout=subprocess.PIPE,
-        text=True,
-        check=False,
-    )
-    assert done.stdout == said
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    found = of_engine("2")
+    words = ["bash", "-c", f"{found}\n[ -z {found[:1]} ] || {TOLD}"]
+    assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == said

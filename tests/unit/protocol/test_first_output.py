@@ -10,13 +10,9 @@ from typing import cast
 import pytest
 
 from bootstrap.link import LocalWire
-from bootstrap.protocol.follow import (
-    FirstOutput,
-    first_output,
-    is_first,
-    not_shown,
-    watch_beginning,
-)
+from bootstrap.onbox.run_folder import RunFolder
+from bootstrap.onbox.runs.first_output import await_output, became, is_first
+from bootstrap.protocol.follow import FirstOutput, first_output, not_shown, watch_beginning
 from bootstrap.protocol.query import AskedBox
 from bootstrap.protocol.run import Run
 from tests.unit.protocol.conftest import BoxHome
@@ -51,11 +47,10 @@ PLAIN = "Loading the data set\n"
 def watch(box_home: BoxHome, log: str, seconds: int = 5) -> tuple[FirstOutput, float]:
     """Watch the live run whose log this is; return what it began with, after how many seconds."""
     box_home.write({"runs/homework-1/train-3/log": log})
-    box = SimpleNamespace(wire=LocalWire(), workdir=str(box_home.workdir), redacted_there=())
-    run = SimpleNamespace(repo_key="homework-1", name="train-3")
+    run = RunFolder(box_home.path / "runs/homework-1/train-3")
     began = time.monotonic()
-    found = watch_beginning(cast(AskedBox, box), cast(Run, run), seconds)
-    return found, time.monotonic() - began
+    await_output(run, seconds)
+    return first_output("\n".join(became(run)).encode()), time.monotonic() - began
 
 
 @pytest.mark.parametrize("log", OWN.values(), ids=OWN)
@@ -112,9 +107,11 @@ def test_after_a_log_line_of_no_training_a_runs_death_is_waited_for_a_moment(
 
 def test_a_run_that_died_without_an_exit_code_is_not_waited_for(box_home: BoxHome) -> None:
     box_home.write({"runs/homework-1/train-3/pid": "999999999 1 none\n"})
-    found, took = watch(box_home, "", 60)
-    assert found.state == "died"
-    assert took < 30
+    box = SimpleNamespace(wire=LocalWire(), workdir=str(box_home.workdir), redacted_there=())
+    run = SimpleNamespace(repo_key="homework-1", name="train-3")
+    began = time.monotonic()
+    assert watch_beginning(cast(AskedBox, box), cast(Run, run), 60).state == "died"
+    assert time.monotonic() - began < 30
 
 
 def test_the_first_training_line_is_shown_even_after_thirty_warnings(box_home: BoxHome) -> None:

@@ -28,7 +28,6 @@ SHELLS = {
     "busybox": ["busybox", "sh", "-c"],
 }
 LOGINS = ["sh", "bash", "zsh", "fish", "tcsh"]
-RUN: dict[str, Value] = {"repo_key": "homework-1", "name": "train-2"}
 LOG = "runs/homework-1/train-2/log"
 ASKED: dict[str, dict[str, Value]] = {
     "probe": {
@@ -44,7 +43,6 @@ ASKED: dict[str, dict[str, Value]] = {
         "request": '{"verb": "end", "run": "homework-1/train-2"}',
     },
     "setup_end": {"setup_id": "20260101-000000-abcdef", "follows": False},
-    "first": {**RUN, "seconds": 1, "moment": "0"},
 }
 
 
