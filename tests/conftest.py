@@ -161,7 +161,7 @@ _SHARING = tuple(
             r"(tests/unit/(?:renting/test_unsafe|render/test_doors)\.py)::",
             r"(tests/smoke/test_backends\.py)::[^\[]*(\[(?:torch|numpy)\])$",
             r"(tests/faults/test_kills\.py)::[^\[]*\[(\d+)-",
-            r"(tests/faults/test_mending\.py)::test_damage.*-(\w+)\]$",
+            r"(tests/faults/test_mending\.py)::[^\[]*damage",
         ),
     )
 )

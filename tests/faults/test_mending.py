@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -50,7 +50,7 @@ class Mended:
         self._kept: list[tuple[Rented, UserRepository]] = []
         self._count = 0
 
-    @contextmanager
+    @contextlib.contextmanager
     def lent(self, *, fresh: bool) -> Iterator[tuple[Rented, UserRepository]]:
         """Lend the box, set up and in order; it is discarded if the test fails."""
         if fresh:
@@ -97,50 +97,68 @@ def looks(rented: Rented) -> str:
     )
 
 
-@pytest.mark.sampled
-@pytest.mark.parametrize(
-    ("fault", "damage", "step"),
-    [
-        ("package's folder deleted", f"rm -r {PACKAGES}/iniconfig", "python"),
-        ("package's only file deleted", f"rm {PACKAGES}/six.py", "python"),
-        ("environment's python broken", f"ln -sfn /nowhere {TREE}/.venv/bin/python", "python"),
-        ("environment deleted", f"rm -r {TREE}/.venv", "python"),
-        ("file cut short", f"truncate -s 1000 {TREE}/notes.txt", "repo"),
-        ("file emptied", f": >{TREE}/notes.txt", "repo"),
-        ("pack cut short", f"truncate -s 300 {TREE}/.git/objects/pack/*.pack", "repo"),
-        ("pack's index cut short", f"truncate -s 300 {STORE}/objects/pack/*.idx", "repo"),
-        ("pack deleted", f"rm {TREE}/.git/objects/pack/*", "repo"),
-        ("git's index emptied", f": >{TREE}/.git/index", "repo"),
-        ("git's HEAD emptied", f": >{TREE}/.git/HEAD", "repo"),
-        ("git's branch emptied", f": >{TREE}/.git/refs/heads/main", "repo"),
-        ("our key taken out", "sed -i /laptop/d ~/.ssh/authorized_keys", "ssh"),
-        ("keys' modes too wide", "chmod 644 ~/.ssh/authorized_keys; chmod 755 ~/.ssh", "ssh"),
-        ("small environment deleted", "rm -r ~/.boxstrap/agent", "agent"),
-        ("small environment robbed", "rm -r ~/.boxstrap/agent/lib/python3*/*/psutil", "agent"),
-        ("uv deleted", "rm $(head -n 1 ~/.boxstrap/uv)", "agent"),
-        ("rc line taken out", "sed -i /boxstrap/d ~/.bashrc", "shell"),
-        ("link to our folder deleted", "rm ~/.boxstrap", "shell"),
-    ],
-)
-def test_setup_notices_damage_on_the_box_and_mends_it_without_training_again(
-    mended: Mended, faults: Faults, fault: str, damage: str, step: str
-) -> None:
+PACK = "/objects/pack/"
+DAMAGE = {
+    "package's folder deleted": (f"rm -r {PACKAGES}/iniconfig", "python"),
+    "package's only file deleted": (f"rm {PACKAGES}/six.py", "python"),
+    "environment's python broken": (f"ln -sfn /nowhere {TREE}/.venv/bin/python", "python"),
+    "environment deleted": (f"rm -r {TREE}/.venv", "python"),
+    "file cut short": (f"truncate -s 1000 {TREE}/notes.txt", "repo"),
+    "file emptied": (f": >{TREE}/notes.txt", "repo"),
+    "pack cut short": (f"truncate -s 300 {TREE}/.git/objects/pack/*.pack", "repo"),
+    "pack's index cut short": (f"truncate -s 300 {STORE}/objects/pack/*.idx", "repo"),
+    "pack deleted": (f"rm {TREE}/.git/objects/pack/*", "repo"),
+    "git's index emptied": (f": >{TREE}/.git/index", "repo"),
+    "git's HEAD emptied": (f": >{TREE}/.git/HEAD", "repo"),
+    "git's branch emptied": (f": >{TREE}/.git/refs/heads/main", "repo"),
+    "our key taken out": ("sed -i /laptop/d ~/.ssh/authorized_keys", "ssh"),
+    "keys' modes too wide": ("chmod 644 ~/.ssh/authorized_keys; chmod 755 ~/.ssh", "ssh"),
+    "small environment deleted": ("rm -r ~/.boxstrap/agent", "agent"),
+    "small environment robbed": ("rm -r ~/.boxstrap/agent/lib/python3*/*/psutil", "agent"),
+    "uv deleted": ("rm $(head -n 1 ~/.boxstrap/uv)", "agent"),
+    "rc line taken out": ("sed -i /boxstrap/d ~/.bashrc", "shell"),
+    "link to our folder deleted": ("rm ~/.boxstrap", "shell"),
+}
+TOGETHER = (
+    "file cut short, our key taken out, rc line taken out, small environment robbed",
+    "file emptied, keys' modes too wide, uv deleted",
+    "git's index emptied, link to our folder deleted",
+    "git's branch emptied, small environment deleted",
+    "git's HEAD emptied",
+    # The step of these waits for the others' to be mended.
+    *(name for name, (_, step) in DAMAGE.items() if step == "python"),
     # Repaired objects are no longer in a pack of the tree, so a pack can't be damaged twice.
-    with mended.lent(fresh="/objects/pack/" in damage) as (rented, repository):
+    *(name for name, (what, _) in DAMAGE.items() if PACK in what),
+)
+assert sorted(DAMAGE) == sorted(", ".join(TOGETHER).split(", "))
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("damage", TOGETHER)
+def test_setup_notices_damage_on_the_box_and_mends_it_without_training_again(
+    mended: Mended, faults: Faults, damage: str
+) -> None:
+    names = damage.split(", ")
+    with (
+        mended.lent(fresh=PACK in DAMAGE[names[0]][0]) as (rented, repository),
+        contextlib.ExitStack() as attempts,
+    ):
         before, runs = looks(rented), rented.runs()
         notes = rented.box.read(f"{TREE}/notes.txt")
-        with faults.attempt(f"damage: {fault}"):
-            rented.box.run(f"shopt -s failglob; {damage}")
-            assert broken(rented).get(step) == "broken"
-            rented.run("setup").must(0)
-            assert looks(rented) == before
-            assert broken(rented) == {}
-            assert rented.runs() == runs
-            # The next commit works too.
-            repository.commit({"notes.txt": f"{notes}and on\n"})
-            rented.run("setup").must(0)
-            assert rented.box.read(f"{TREE}/notes.txt") == f"{notes}and on\n"
-            assert rented.runs() == sorted([*runs, f"train-{len(runs) + 1}"])
+        for name in names:
+            attempts.enter_context(faults.attempt(f"damage: {name}"))
+            rented.box.run(f"shopt -s failglob; {DAMAGE[name][0]}")
+        wrong = broken(rented)
+        assert {DAMAGE[name][1]: "broken" for name in names}.items() <= wrong.items()
+        rented.run("setup").must(0)
+        assert looks(rented) == before
+        assert broken(rented) == {}
+        assert rented.runs() == runs
+        # The next commit works too.
+        repository.commit({"notes.txt": f"{notes}and on\n"})
+        rented.run("setup").must(0)
+        assert rented.box.read(f"{TREE}/notes.txt") == f"{notes}and on\n"
+        assert rented.runs() == sorted([*runs, f"train-{len(runs) + 1}"])
 
 
 @pytest.mark.parametrize("how", ["kill-session -t train", "kill-server"])

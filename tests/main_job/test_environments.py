@@ -29,55 +29,42 @@ train = ["iniconfig>=2"]
 """
 
 
-def test_python_venv_adopts_an_existing_environment_of_the_box(rent: Rent) -> None:
+def test_python_venv_adopts_an_environment_of_the_box_of_that_version_and_removes_no_package(
+    rent: Rent,
+) -> None:
     rented = rent("vast", used=True)
-    rented.user.repository(train__py=TRAIN, requirements__txt="iniconfig>=2\n")
+    repository = rented.user.repository(
+        train__py=TRAIN, requirements__txt="iniconfig>=2\npathspec\n"
+    )
+    adopts = ("--set", "python.venv=/venv/main")
+    failed = rented.run("setup", *adopts, "--set", "python.version=3.99").must(7)
+    assert "/venv/main has Python" in failed.err
     before = rented.box.run("stat -c '%Y %i' /venv/main/pyvenv.cfg")
-    done = rented.run("setup", "--set", "python.venv=/venv/main").must(0)
+    done = rented.run("setup", *adopts).must(0)
     assert "step 1 /venv/main /venv/main/lib" in done.out
     assert rented.box.run("stat -c '%Y %i' /venv/main/pyvenv.cfg") == before
     assert not rented.box.exists("/workspace/homework/.venv")
     assert "adopted: /venv/main" in rented.run("logs", "--step", "python").must(0).out
+    repository.commit({"requirements.txt": "iniconfig>=2\n"})
+    rented.run("setup", *adopts).must(0)
+    both = "['iniconfig', 'pathspec']"
+    assert packages(rented, "iniconfig", "pathspec", environment="/venv/main") == both
 
 
-def test_python_venv_refuses_an_environment_of_another_python_version(rent: Rent) -> None:
+def test_python_installer_pip_installs_also_into_an_environment_that_uv_built(rent: Rent) -> None:
     rented = rent("vast", used=True)
-    rented.user.repository()
-    sets = ("--set", "python.venv=/venv/main", "--set", "python.version=3.99")
-    failed = rented.run("setup", *sets).must(7)
-    assert "/venv/main has Python" in failed.err
-
-
-@pytest.mark.sampled
-@pytest.mark.parametrize("installer", ["uv", "pip"])
-def test_a_profile_with_empty_requirements_trains_and_ignores_requirements_txt(
-    installer: str, rent: Rent
-) -> None:
-    rented = rent("vast", used=True)
-    rented.user.repository(requirements__txt="no-such-package-anywhere\n")
-    sets = ("--set", "python.requirements=[]", "--set", f"python.installer={installer}")
-    assert "step 2 loss 0.4" in rented.run("setup", *sets).must(0).out
-    assert "nothing to do" in rented.run("setup", *sets).must(0).out
-
-
-def test_python_installer_pip_installs_the_requirements_with_pip(rent: Rent) -> None:
-    rented = rent("vast", used=True)
-    rented.user.repository(train__py=TRAIN, requirements__txt="iniconfig>=2\n")
+    repository = rented.user.repository(train__py=TRAIN, requirements__txt="iniconfig>=2\n")
+    rented.run("setup").must(0)
     # An image may send pip elsewhere, which an environment has no use for.
     elsewhere = "[install]\\nuser = true\\n"
     rented.box.run(f"mkdir -p ~/.config/pip && printf '{elsewhere}' >~/.config/pip/pip.conf")
+    repository.commit({"requirements.txt": "iniconfig>=2\npathspec\n"})
     done = rented.run("setup", "--set", "python.installer=pip").must(0)
     assert "step 1 /workspace/homework/.venv" in done.out
-    installer = "/workspace/homework/.venv/lib/python3*/site-packages/iniconfig-*/INSTALLER"
-    assert rented.box.run(f"cat {installer}").strip() == "pip"
+    installers = "cat /workspace/homework/.venv/lib/python3*/site-packages/{}-*/INSTALLER"
+    installed = [rented.box.run(installers.format(one)) for one in ("iniconfig", "pathspec")]
+    assert [one.strip() for one in installed] == ["uv", "pip"]
     assert "nothing to do" in rented.run("setup", "--set", "python.installer=pip").must(0).out
-
-
-def test_python_installer_pip_works_in_an_environment_that_uv_built_before(rent: Rent) -> None:
-    rented = rent("vast", used=True)
-    rented.user.repository(train__py=TRAIN, requirements__txt="iniconfig>=2\n")
-    rented.run("setup").must(0)
-    rented.run("setup", "--set", "python.installer=pip").must(0)
 
 
 def lock(repository: UserRepository, rented: Rented, rig: Rig) -> None:
@@ -186,17 +173,6 @@ def test_packages_no_longer_required_are_removed_from_an_environment_that_setup_
     assert packages(rented, *names) == "['iniconfig']"
     assert rented.box.run(seen) == before
     assert "nothing to do" in rented.run("setup", *options).must(0).out
-
-
-def test_packages_no_longer_required_stay_in_an_adopted_environment(rent: Rent) -> None:
-    rented = rent("vast", used=True)
-    options = ("--set", "python.venv=/venv/main")
-    repository = rented.user.repository(requirements__txt="iniconfig>=2\npathspec\n")
-    rented.run("setup", *options).must(0)
-    repository.commit({"requirements.txt": "iniconfig>=2\n"})
-    rented.run("setup", *options).must(0)
-    both = "['iniconfig', 'pathspec']"
-    assert packages(rented, "iniconfig", "pathspec", environment="/venv/main") == both
 
 
 def test_an_environment_that_two_repositories_share_loses_no_packages(rent: Rent) -> None:
