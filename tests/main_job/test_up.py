@@ -116,8 +116,8 @@ def test_up_rents_a_box_within_max_price_and_uses_it_again_the_next_time(
 def test_up_with_count_rents_boxes_that_share_one_limit_and_down_gives_all_back(
     rent: Rent, account: SimulatedAccount
 ) -> None:
-    boxes = [rent("vast", used=True).box for _ in range(2)]
-    user = rent("vast", used=True).user
+    hosts = [rent("vast", used=True) for _ in range(2)]
+    boxes, user = [one.box for one in hosts], hosts[0].user
     account.offers.append(SimulatedOffer("13", price=0.9))
     account.addresses = [(box.address, box.port, box.user) for box in boxes]
     user.env |= account.environment()
@@ -300,8 +300,8 @@ def test_up_at_azure_rents_a_box_that_azure_stops_and_down_deletes_with_its_grou
 
 
 def test_up_with_one_network_rents_nodes_that_begin_only_once_all_are_set_up(rent: Rent) -> None:
-    boxes = [rent("ec2", used=True).box for _ in range(2)]
-    user = rent("ec2", used=True).user
+    hosts = [rent("ec2", used=True) for _ in range(2)]
+    boxes, user = [one.box for one in hosts], hosts[0].user
     reduce = Path(__file__).with_name("reduce.py").read_text()
     user.repository(boxstrap__yaml=NODES, reduce__py=reduce, **{".gitignore": "out/\n"})
     with simulated("ec2") as account:
@@ -335,13 +335,13 @@ def test_up_with_one_network_rents_nodes_that_begin_only_once_all_are_set_up(ren
 
 
 def test_up_with_one_network_at_runpod_rents_a_cluster_and_down_gives_it_back(rent: Rent) -> None:
-    boxes = [rent("runpod", used=True).box for _ in range(2)]
+    hosts = [rent("runpod", used=True) for _ in range(2)]
+    boxes, user = [one.box for one in hosts], hosts[0].user
     for rank, box in enumerate(boxes):
         # What RunPod sets in the pods of a cluster, and in no other.
         box.run(
             f"echo 'export HOST_NODE_ADDR=10.65.0.2:29400 NODE_RANK={rank}' >>/etc/rp_environment"
         )
-    user = rent("runpod", used=True).user
     reduce = Path(__file__).with_name("reduce.py").read_text()
     user.repository(boxstrap__yaml=NODES, reduce__py=reduce, **{".gitignore": "out/\n"})
     with simulated("runpod") as account:
