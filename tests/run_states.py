@@ -69,10 +69,9 @@ class Processes:
         if word == "dead":
             return f"{2**22 + 1} 1 {_boot()}"  # above Linux's highest pid
         process = self.zombie if word == "zombie" else self.living
-        stat = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-        start = int(stat[19]) + (word == "reused")
-        boot = "11111111-2222-3333-4444-555555555555" if word == "other boot" else _boot()
-        return f"{process.pid} {start} {boot}"
+        number, start, boot = identity(process.pid).split()
+        boot = "11111111-2222-3333-4444-555555555555" if word == "other boot" else boot
+        return f"{number} {int(start) + (word == 'reused')} {boot}"
 
     def close(self) -> None:
         """End them."""
@@ -83,6 +82,12 @@ class Processes:
 
 def _boot() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def identity(pid: int) -> str:
+    """Return a process as the box records it: PID, start time, boot id."""
+    stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return f"{pid} {stat[19]} {_boot()}"
 
 
 def some_processes() -> Processes:

@@ -13,7 +13,8 @@ from tests.faults.plugin import Faults
 from tests.faults.test_disk_here import fill, mounted
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
-from tests.main_job.test_shared import await_that, connected, logins
+from tests.main_job.test_shared import connected, logins
+from tests.waiting import wait_until
 
 pytestmark = [
     pytest.mark.boxes,
@@ -35,7 +36,7 @@ def rented(rent: Rent) -> Rented:
 def contact(rented: Rented) -> None:
     """Log in, and wait until the connection is open."""
     rented.run("doctor").must(0)
-    await_that(lambda: connected(rented))
+    wait_until(lambda: connected(rented))
 
 
 def test_a_kept_open_connection_that_is_cut_in_use_is_noticed_and_replaced_by_a_new_login(

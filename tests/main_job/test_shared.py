@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from tests.boxes import Rig
 from tests.main_job.rented import Rented
 from tests.main_job.settled import Settled
 from tests.main_job.used import start_used
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.boxes
 
@@ -35,19 +36,12 @@ def connected(rented: Rented) -> list[str]:
     return [box["name"] for box in found if box["connected"]]
 
 
-def await_that(there: Callable[[], object]) -> None:
-    limit = time.monotonic() + 20
-    while not there():
-        assert time.monotonic() < limit, "it never came to be"
-        time.sleep(0.05)
-
-
 def test_later_commands_use_the_open_connection_without_another_login(rented: Rented) -> None:
     user = rented.user
     assert isinstance(user, Settled)
     repository = user.repository()
     rented.run("setup", "--name", "my-box").must(0)
-    await_that(lambda: connected(rented) == ["my-box"])
+    wait_until(lambda: connected(rented) == ["my-box"])
     before = logins(rented)
     assert "step 1 loss" in rented.run("logs").must(0).out
     assert "nothing to do" in rented.run("setup").must(0).out
@@ -79,9 +73,9 @@ def test_later_commands_use_the_open_connection_without_another_login(rented: Re
     user.run("secrets", "--host", "my-box", "--wipe").must(0)
     assert connected(rented) == []
     user.run("status").must(0)
-    await_that(lambda: connected(rented))
+    wait_until(lambda: connected(rented))
     user.run("boxes", "--forget", "nina").must(0)
-    await_that(lambda: "[mux]" not in _masters(user))
+    wait_until(lambda: "[mux]" not in _masters(user))
 
 
 def _masters(user: Settled) -> str:
@@ -100,4 +94,4 @@ def test_ssh_keep_open_in_the_profile_sets_how_long_a_connection_stays_open(rent
     time.sleep(1)
     assert connected(rented) == []
     rented.run("setup", "--set", "ssh.keep_open=1s").must(0)
-    await_that(lambda: not connected(rented) and logins(rented) >= 4)
+    wait_until(lambda: not connected(rented) and logins(rented) >= 4)

@@ -21,6 +21,7 @@ import pytest
 
 from tests.cli import Running, User, UserRepository
 from tests.faults.plugin import Faults
+from tests.run_states import identity
 from tests.unit.repo.repositories import listing
 from tests.waiting import wait_until
 
@@ -268,9 +269,7 @@ def test_sync_is_refused_while_a_run_is_alive_and_names_it(twin: Twin) -> None:
     run.mkdir(parents=True)
     twin.write("train.py", "print('beside a run')\n")
     with subprocess.Popen(["sleep", "60"]) as training:
-        stat = Path(f"/proc/{training.pid}/stat").read_text().rpartition(")")[2].split()
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        (run / "pid").write_text(f"{training.pid} {stat[19]} {boot}\n")
+        (run / "pid").write_text(f"{identity(training.pid)}\n")
         (run / "dir").write_text(f"{twin.tree}\n")
         (run / "command").write_text("sleep 60\n")
         before = twin.read("train.py")
@@ -465,22 +464,17 @@ def watch(twin: Twin) -> Iterator[Running]:
     running.close()
 
 
-def arrives(path: Path, text: str) -> None:
-    """Wait until the file holds this."""
-    wait_until(lambda: path.is_file() and path.read_text() == text, lambda: f"not {text!r}: {path}")
-
-
 def test_sync_watch_sends_each_save_until_ctrl_c(twin: Twin, watch: Running) -> None:
     twin.write("train.py", "print('saved')\n")
-    arrives(twin.tree / "train.py", "print('saved')\n")
+    await_text(twin.tree / "train.py", "print('saved')\n", watch)
     # As editors save: to a temporary file, which is then renamed.
     twin.write(".train.py.tmp", "print('renamed')\n")
     (twin.repository.root / ".train.py.tmp").rename(twin.repository.root / "train.py")
-    arrives(twin.tree / "train.py", "print('renamed')\n")
+    await_text(twin.tree / "train.py", "print('renamed')\n", watch)
     twin.write("deep/er/new.py", "new\n")
-    arrives(twin.tree / "deep/er/new.py", "new\n")
+    await_text(twin.tree / "deep/er/new.py", "new\n", watch)
     twin.write("deep/er/new.py", "newer\n")
-    arrives(twin.tree / "deep/er/new.py", "newer\n")
+    await_text(twin.tree / "deep/er/new.py", "newer\n", watch)
     twin.repository.git("add", "-A")
     twin.repository.git("commit", "-qm", "All of it")
     head = twin.repository.head
@@ -498,7 +492,7 @@ def test_sync_watch_does_not_send_what_git_ignores(twin: Twin, watch: Running) -
         twin.write("noise.log", str(number))
         time.sleep(0.02)
     twin.write("train.py", "print('heard')\n")
-    arrives(twin.tree / "train.py", "print('heard')\n")
+    await_text(twin.tree / "train.py", "print('heard')\n", watch)
     told = watch.line(), watch.line()
     assert "already as here" in told[0]
     assert "1 updated (train.py)" in told[1]

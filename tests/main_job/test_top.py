@@ -108,14 +108,6 @@ def test_top_of_two_boxes_shows_one_that_drops_as_lost_and_live_again(
     assert "lost" in dropped
 
 
-def test_top_shows_a_box_out_of_reach_as_lost_beside_the_others(with_gpu: Rented) -> None:  # noqa: F811
-    with_gpu.run("verify").must(0)
-    told = with_gpu.run("top", "--looks", "1", "--host", "root@127.0.0.1:1").must(0)
-    assert "A100" in told.out
-    assert "lost" in told.out
-    with_gpu.user.run("top", "--host", "root@127.0.0.1:1").must(3)
-
-
 def test_top_says_nothing_of_nvml_when_the_profile_requires_no_gpu(rent: Rent) -> None:
     rented = rent("vast", used=True)
     rented.user.repository()

@@ -32,6 +32,7 @@ from bootstrap.text.document import document
 from tests.boxes.loopback import LoopbackBox
 from tests.cli import User
 from tests.providers.accounts import KEY, SimulatedAccount, SimulatedBox, SimulatedClock, simulated
+from tests.run_states import identity
 
 HOUR = 3600.0
 QUIET: Any = SimpleNamespace(say=lambda _: None, warn=lambda _: None)
@@ -134,10 +135,10 @@ def counts(there: LoopbackBox, over: str, *, is_there: bool = True, **limits: li
     there.run(f"mkdir -p {home} && echo x >{home}/lease.json")
     said = {"held": "no-key", "over": over, "limits": limits, "counted": {}}
     Path(home, "lease.state").write_text(json.dumps(said) + "\n")
-    number = os.getpid() if is_there else 1 << 30
-    stat = Path(f"/proc/{os.getpid()}/stat").read_text().rpartition(")")[2].split()
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    Path(home, "lease.pid").write_text(f"{number} {stat[21 - 2]} {boot}\n")
+    number, *rest = identity(os.getpid()).split()
+    Path(home, "lease.pid").write_text(
+        f"{' '.join([number if is_there else f'{1 << 30}', *rest])}\n"
+    )
 
 
 def test_guard_ends_an_idle_box_only_by_the_word_of_its_live_monitor(
@@ -204,9 +205,7 @@ def test_guard_ends_a_box_past_its_lease_once_the_box_itself_holds_it_no_more(
 
 def sets_up(there: LoopbackBox) -> None:
     """Write the lock of a running setup, which is not safe to end."""
-    stat = Path(f"/proc/{os.getpid()}/stat").read_text().rpartition(")")[2].split()
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    holder = f"{os.getpid()} {stat[21 - 2]} {boot}"
+    holder = identity(os.getpid())
     Path(there.home, ".boxstrap/lock").write_text(f"{holder}\nscript\n20261122-1\nsetup\n")
 
 

@@ -1,4 +1,4 @@
-"""Copies of real repositories (`tests/real_repositories.py`): `init`, then a setup without an edit.
+"""Copies of real repositories (`tests/repository_files.py`): `init`, then a setup without an edit.
 
 Each copy's training imports what the real one does and takes a step. What this machine's package
 index or missing GPU prevents is noted in the row.
@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 
-from tests.real_repositories import REPOSITORIES
+import yaml
+
+from tests.repository_files import read_repositories, write_files
 from tools.bench import clock
 from tools.bench.stage import Stage, StagePlace
 from tools.bench.table import BenchRow
@@ -23,15 +26,16 @@ def measure(stage: Stage) -> list[BenchRow]:
     """Measure all on one box, since rented boxes keep what they have fetched."""
     place = stage.box("vast")
     rows = []
-    for name, repository in REPOSITORIES.items():
-        if "train.command" not in repository.writes or "uv.lock" in repository.files:
+    for name, parts in read_repositories("real").items():
+        writes = yaml.safe_load(parts["= profile"])
+        if "train" not in writes or "uv.lock" in parts:
             continue  # a library, or a lock that is shortened here and can't be installed
-        root = stage.commit(name.rpartition("/")[2], repository.write)
+        root = stage.commit(name.rpartition("/")[2], partial(write_files, parts))
         log = stage.file("init.log")
         clock.run(stage.boxstrap("init", state="init", repository=root), log)
         words = ["--host", place.host, "--identity", str(place.box.identity), *_WITHOUT_GPU]
-        command = str(repository.writes["train.command"])
-        script = next(path[1:] for path in repository.scripts if path[1:] in command)
+        command = str(writes["train"]["command"])
+        script = next(path for path in parts if path in command and "__main__" in parts[path])
         # Without a GPU, a launcher has nothing to launch.
         words += ["--set", f"train.command=python {script}"]
         try:
@@ -39,7 +43,7 @@ def measure(stage: Stage) -> list[BenchRow]:
             note = _outcome(place, root.name)
         except clock.BenchError as error:
             took, note = 0.0, _reason(_log(place, root.name) or str(error))
-        rows.append(BenchRow(GROUP, name, [took], note=note))
+        rows.append(BenchRow(GROUP, name.partition(": ")[2], [took], note=note))
     return rows
 
 

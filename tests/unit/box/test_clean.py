@@ -23,6 +23,7 @@ from bootstrap.text.document import document
 from bootstrap.ui.screens import make_screen
 from tests.box_programs import lay_programs
 from tests.logins import login_on
+from tests.run_states import identity
 from tests.unit.box.test_place import Placed, beside
 
 pytestmark = pytest.mark.slow  # each starts programs
@@ -202,9 +203,7 @@ def test_clean_with_discard_removes_a_tree_with_everything_in_the_tree(box: Besi
 
 
 def alive(box: Beside) -> None:
-    stat = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    box.add_run("run-2", "pid", f"{os.getpid()} {stat[19]} {boot}\n")
+    box.add_run("run-2", "pid", f"{identity(os.getpid())}\n")
 
 
 def left_behind(box: Beside) -> None:

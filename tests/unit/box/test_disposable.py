@@ -12,6 +12,7 @@ import pytest
 from bootstrap.onbox.results.complete_files import state_of
 from bootstrap.onbox.results.disposable import disposable
 from bootstrap.onbox.results.run_results import HOME, MADE, digest_of, write_files
+from tests.run_states import identity
 
 NAMES = ("out/last.pt", "out/step-1/a.pt")
 
@@ -94,9 +95,7 @@ def test_clean_keeps_results_that_are_unpulled_changed_or_of_a_failed_run(
 
 
 def live(box: DisposableBox) -> None:
-    stat = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    box.add_run("train-2", pid=f"{os.getpid()} {stat[19]} {boot}\n")
+    box.add_run("train-2", pid=f"{identity(os.getpid())}\n")
 
 
 def waiting(box: DisposableBox) -> None:

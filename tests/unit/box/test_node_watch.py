@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ import pytest
 
 from bootstrap.onbox.nodes.check import of_engine
 from tests.box_programs import lay_programs
+from tests.boxes.ports import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.sampled(of="module")]
 FOREVER = "trap 'exit 4' TERM; echo begun; while :; do sleep 0.1; done"
@@ -27,7 +27,7 @@ class Nodes:
     def __init__(self, folder: Path, *commands: str, least: int = 0, come_s: float = 60) -> None:
         self.runs: list[Path] = []
         self.runners: dict[int, subprocess.Popen[bytes]] = {}
-        port, self._programs = _free_port(), lay_programs(folder / "box/current")
+        port, self._programs = free_port(), lay_programs(folder / "box/current")
         for rank, command in enumerate(commands):
             home = folder / str(rank) / ".boxstrap"
             (home / "agent/bin").mkdir(parents=True)
@@ -99,12 +99,6 @@ def await_said(run: Path, name: str, text: str) -> None:
 
 def _said(run: Path, name: str) -> str:
     return (run / name).read_text().strip() if (run / name).exists() else ""
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 def test_nodes_begin_only_once_all_are_there_and_end_with_the_trainings_code(

@@ -13,7 +13,8 @@ import pytest
 from bootstrap.onbox import MAIN
 from bootstrap.shell import shell_part
 from tests.box_programs import LIBRARY
-from tests.unit.protocol.conftest import DEAD, identity
+from tests.run_states import identity
+from tests.unit.protocol.conftest import DEAD
 
 pytestmark = pytest.mark.slow  # each starts programs
 

@@ -21,6 +21,7 @@ from bootstrap.onbox.bucket.s3_client import S3Client, S3Key, S3RefusedError
 from bootstrap.onbox.bucket.upload_results import MANIFEST, Upload
 from tests.box_programs import lay_programs, onbox
 from tests.boxes.s3_server import REGION, S3Server
+from tests.run_states import identity
 from tests.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.slow  # each starts programs
@@ -214,9 +215,7 @@ def test_the_uploader_ends_once_run_and_uploads_are_over(training: UploadTrainin
     home = training.run.parents[2]
     (training.out / "first").write_bytes(b"1")
     with subprocess.Popen(["sleep", "60"]) as command:
-        stat = Path(f"/proc/{command.pid}/stat").read_text().rpartition(") ")[2].split()
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        (training.run / "pid").write_text(2 * f"{command.pid} {stat[19]} {boot}\n")
+        (training.run / "pid").write_text(2 * f"{identity(command.pid)}\n")
         with _begin(training, home) as program:
             wait_until(lambda: "out/first" in training.there)
             with _begin(training, home) as second:  # a second one ends while one is at work

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from bootstrap.shell import shell_part
-from tests.unit.protocol.conftest import DEAD, identity
+from tests.run_states import identity
+from tests.unit.protocol.conftest import DEAD
 
 TREE = "100644 blob 1\ttrain.py"
 

@@ -25,7 +25,7 @@ from bootstrap.link.wire import LinkLost
 from tests.logins import login_to
 from tests.unit.link.conftest import SshUser
 from tests.unit.link.sshd import Relay, Sshd, keygen, start_agent
-from tests.waiting import slowness
+from tests.waiting import slowness, wait_until
 
 pytestmark = pytest.mark.slow
 PATIENCE_S = 20
@@ -59,7 +59,7 @@ class KeepingUser:
         box = self.contact(host, **options)
         path = socket_of(box)
         opening = path.with_suffix(shared._OPENING)
-        await_that(lambda: mux.is_alive(str(path)) and not opening.exists())
+        wait_until(lambda: mux.is_alive(str(path)) and not opening.exists())
         return path
 
 
@@ -68,13 +68,6 @@ def socket_of(box: BoxLogin) -> Path:
     path = shared._socket_of(box.known, box.endpoint)
     assert path
     return path
-
-
-def await_that(there: Callable[[], bool]) -> None:
-    limit = time.monotonic() + PATIENCE_S
-    while not there():
-        assert time.monotonic() < limit, "it never came to be"
-        time.sleep(0.02)
 
 
 def logins(server: Sshd) -> int:
@@ -217,7 +210,7 @@ def test_a_failed_shared_connection_is_not_retried_with_each_command(
     box.close()
     server.authorized.write_text("")
     shared.open_offered()
-    await_that(lambda: "Failed publickey" in server.log.read_text())
+    wait_until(lambda: "Failed publickey" in server.log.read_text())
     (opening,) = socket_of(box).parent.glob(f"{shared._of_box(box.known)}*.opening")
     server.authorize(keeping.user.key)
     keeping.contact()
@@ -241,7 +234,7 @@ def test_three_offers_at_once_open_a_single_connection(keeping: KeepingUser, ser
     for _ in range(3):
         shared._offered.update(offered)
         shared.open_offered()
-    await_that(lambda: shared.is_open(box.known))
+    wait_until(lambda: shared.is_open(box.known))
     time.sleep(0.3)
     assert logins(server) == before + 1
 
@@ -249,7 +242,7 @@ def test_three_offers_at_once_open_a_single_connection(keeping: KeepingUser, ser
 def test_a_crashed_shared_connections_socket_is_remade(keeping: KeepingUser, server: Sshd) -> None:
     path = keeping.open()
     os.kill(pid_of(path), signal.SIGKILL)
-    await_that(lambda: not mux.is_alive(str(path)))
+    wait_until(lambda: not mux.is_alive(str(path)))
     assert path.is_socket()
     box = keeping.login()
     box.dial()
@@ -257,7 +250,7 @@ def test_a_crashed_shared_connections_socket_is_remade(keeping: KeepingUser, ser
     assert isinstance(box.wire, SshWire)
     box.close()
     shared.open_offered()
-    await_that(lambda: mux.is_alive(str(path)))
+    wait_until(lambda: mux.is_alive(str(path)))
 
 
 @pytest.mark.parametrize("fault", ["box", "master"])
@@ -315,7 +308,7 @@ def test_a_shared_connection_to_a_slow_box_is_kept(
         assert box.shared_socket == str(path)
         assert run_script(box.wire, "echo again") == b"again\n"
         login = box.link.wire._instead  # type: ignore[attr-defined]
-        await_that(lambda: login.is_over)
+        wait_until(lambda: login.is_over)
     assert mux.is_alive(str(path))
     assert logins(server) - before <= 1
     relay.close()

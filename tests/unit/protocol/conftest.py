@@ -14,14 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.box_programs import lay_programs
-
-
-def identity(pid: int) -> str:
-    """Return a process as the box records it: PID, start time, boot id."""
-    stat = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return f"{pid} {stat[19]} {boot}"
-
+from tests.run_states import identity
 
 DEAD = "999999999 1 00000000-0000-0000-0000-000000000000"
 

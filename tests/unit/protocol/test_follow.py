@@ -15,7 +15,8 @@ import pytest
 from bootstrap.errors import StepFailedError
 from bootstrap.link import LinkLost, LocalStream, LocalWire, ReconnectingLink
 from bootstrap.protocol.follow import follow_events
-from tests.unit.protocol.conftest import DEAD, identity
+from tests.run_states import identity
+from tests.unit.protocol.conftest import DEAD
 
 pytestmark = pytest.mark.slow  # each starts programs
 

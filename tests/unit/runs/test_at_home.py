@@ -34,7 +34,7 @@ from tests.box_programs import lay_programs
 from tests.boxes.loopback import LoopbackBox
 from tests.cli import Completed, User
 from tests.logins import login_on
-from tests.unit.protocol.conftest import identity
+from tests.run_states import identity
 
 pytestmark = pytest.mark.slow  # each starts programs
 
