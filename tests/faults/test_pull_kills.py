@@ -4,6 +4,7 @@ it is sent twice, and no incomplete file ever has its final name here."""
 from __future__ import annotations
 
 import hashlib
+import os
 import random
 import shutil
 import time
@@ -42,7 +43,8 @@ KILLS = (
 
 def digests(root: Path) -> dict[str, str]:
     """Return the digest of each result with its final name, without the log and record."""
-    found = (path for path in root.rglob("*") if path.is_file())
+    # `Path.rglob` fails on a folder that goes while it looks.
+    found = (Path(folder, name) for folder, _, names in os.walk(root) for name in names)
     return {
         str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in found
