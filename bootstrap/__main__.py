@@ -1,5 +1,5 @@
 """`python -m bootstrap`: the same as `boxstrap`."""
 
-from bootstrap.cli import main
+from bootstrap.tasks.cli import main
 
 main()

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from bootstrap.text.document import Document
+from bootstrap.value import Document
 
 LONGEST = 20_000  # characters of one part of an error; only a box makes longer ones
 
@@ -83,7 +83,7 @@ def _harmless(text: str) -> str:
         text = f"{text[:LONGEST]}…"
     if text.isascii() and text.replace("\n", "").isprintable():
         return text
-    from bootstrap.text.sanitize import sanitize
+    from bootstrap.text import sanitize
 
     return sanitize(text)
 

@@ -13,17 +13,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from bootstrap.text.document import Document, document
 from bootstrap.ui.screen import Paint, Reporter, Screen
+from bootstrap.value import Document, document
 
 if TYPE_CHECKING:
+    from bootstrap.boxes.run import Run
     from bootstrap.cancel import CancelToken
-    from bootstrap.events import Event
-    from bootstrap.protocol.run import Run
     from bootstrap.providers.offer import Offer
     from bootstrap.runs.status import BoxStatus
     from bootstrap.setup.result import SetupResult
-    from bootstrap.sync.send import Synced
+    from bootstrap.setup.sync import Synced
+    from bootstrap.steps.events import Event
 
 GIB = 1 << 30
 
@@ -114,8 +114,8 @@ class Box:
         Raises TrainingFailedError if it fails at once, NotSafeError if work or results of the
         box are in the way, and as `setup`.
         """
+        from bootstrap.setup.new_run import start_run
         from bootstrap.setup.request import RunOptions
-        from bootstrap.sync.new_run import start_run
 
         wanted = RunOptions(command, session, gpus, queue, beside, overwrite)
         screen = _Collected(self._reporter)
@@ -142,7 +142,7 @@ class Box:
 
     def sync(self) -> Synced:
         """Send the local files to their tree on it, without a setup."""
-        from bootstrap.sync.send import send_state
+        from bootstrap.setup.sync import send_state
 
         return send_state(self._request, _Collected(self._reporter))
 

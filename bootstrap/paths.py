@@ -39,7 +39,13 @@ def own_command(*words: str) -> list[str]:
     It imports what this process can import, whatever its folder or `PYTHONPATH` has.
     """
     start = f"import sys; sys.argv[0] = 'boxstrap'; sys.path[:] = {[*filter(None, sys.path)]!r}; "
-    return [sys.executable, "-I", "-c", f"{start}from bootstrap.cli import main; main()", *words]
+    return [
+        sys.executable,
+        "-I",
+        "-c",
+        f"{start}from bootstrap.tasks.cli import main; main()",
+        *words,
+    ]
 
 
 def ask_program(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bootstrap.render.program import program_files
+from bootstrap.setup.program import program_files
 
 LIBRARY = "".join(text for name, text in program_files().items() if name.startswith("lib/"))
 

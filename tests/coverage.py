@@ -31,10 +31,10 @@ AT_LEAST = {
     "teardown": (95, ("bootstrap/renting/teardown.py", "bootstrap/renting/loss_check.py")),
     "transfer": (
         95,
-        ("bootstrap/transfer/*", "bootstrap/protocol/transfer.py", "bootstrap/onbox/transfer/*"),
+        ("bootstrap/transfer/*", "bootstrap/transfer/frames.py", "bootstrap/onbox/transfer/*"),
     ),
     "consent": (95, ("bootstrap/profile/consent.py",)),
-    "redaction": (95, ("bootstrap/onbox/redact.py", "bootstrap/text/sanitize.py")),
+    "redaction": (95, ("bootstrap/onbox/redact.py", "bootstrap/text.py")),
     "the whole": (85, ("bootstrap/*",)),
 }
 """Percent of lines and branches, and of which files: what destroys, deletes, sends or pays."""
@@ -85,7 +85,7 @@ def use_whole_programs() -> None:
 
     Its lines could not be told otherwise.
     """
-    shell = import_module("bootstrap.shell")
+    shell = import_module("bootstrap.steps.shell")
     file = f"'{HERE}/bootstrap/'+name.replace('.','/')+'.py'"
     load = shell._LOAD.replace("compile(text,name,", f"compile(text,{file},")
     shell._LOAD = _SAVE_AT_HANGUP + load

@@ -222,12 +222,12 @@ def _import_all() -> None:
         import_module("tests.coverage").use_whole_programs()
         import_module("tests.coverage").keep_traces()
     # Caches that each command for a door, each transfer and each log would fill again.
-    program = import_module("bootstrap.render.program")
+    program = import_module("bootstrap.setup.program")
     _ = program.program().digest
     program.program_files(bare=True)
-    transfer = import_module("bootstrap.protocol.transfer")
-    import_module("bootstrap.shell").sent_program(transfer.PROGRAM)
-    import_module("bootstrap.protocol.query").NO_REDACTION.variables()
+    transfer = import_module("bootstrap.transfer.frames")
+    import_module("bootstrap.steps.shell").sent_program(transfer.PROGRAM)
+    import_module("bootstrap.link.query").NO_REDACTION.variables()
 
 
 def _begin(argv: list[str], cwd: str, env: dict[str, str], *fds: int) -> NoReturn:
@@ -262,7 +262,7 @@ def _become(argv: list[str], cwd: str, env: dict[str, str]) -> None:
     time.tzset()
     tempfile.tempdir = None
     sys.argv[:] = argv
-    import_module("bootstrap.cli").main() if argv[0] == PROGRAM else _be_inv()
+    import_module("bootstrap.tasks.cli").main() if argv[0] == PROGRAM else _be_inv()
 
 
 def _be_inv() -> NoReturn:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from bootstrap.boxes import BoxState
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.link import BoxOptions, Endpoint, KnownBox, parse_host
 from bootstrap.link.registry import FoundBox
-from bootstrap.protocol import BoxState
 from bootstrap.setup import Reporter
 
 

@@ -11,7 +11,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from bootstrap.estimate import TABLE, Found, Price, Usage, shipped_prices, with_live
+from bootstrap.providers.estimate import TABLE, Found, Price, Usage, shipped_prices, with_live
 from bootstrap.tasks.estimate import asked_live
 
 

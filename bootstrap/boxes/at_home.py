@@ -23,19 +23,19 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from bootstrap.boxes.run import STATES, WORDS, Run, Uploaded, is_name
 from bootstrap.errors import UsageError
 from bootstrap.link.exchange import answer_number, valid_time
 from bootstrap.paths import read_record, state_dir, write_private
-from bootstrap.protocol.run import STATES, WORDS, Run, Uploaded, is_name
 from bootstrap.repo.place import repository_root
-from bootstrap.text.sizes import LATEST
-from bootstrap.text.sizes import size as size_in_words
+from bootstrap.text import LATEST
+from bootstrap.text import size as size_in_words
 from bootstrap.transfer.destination import Destination, LocalFolder
 from bootstrap.value import dataclass, replace
 
 if TYPE_CHECKING:
+    from bootstrap.boxes.run_history import RunHistory
     from bootstrap.link.record import KnownBox
-    from bootstrap.protocol.run_history import RunHistory
 
 
 VERSION = 1
@@ -149,7 +149,7 @@ class RunAtHome:
 
     def history(self) -> RunHistory | None:
         """Return what a report is made of; None if it is not here, or damaged."""
-        from bootstrap.protocol.run_history import RunHistory
+        from bootstrap.boxes.run_history import RunHistory
 
         try:
             with PullPlace.again(Path(self.place)).open(HISTORY) as file:

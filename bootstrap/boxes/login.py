@@ -13,28 +13,28 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+from bootstrap.boxes.probe import BoxState, probe
+from bootstrap.boxes.run import Run, repository_names, select_runs
 from bootstrap.cancel import CancelToken
 from bootstrap.errors import BoxstrapError, HostKeyError, UnreachableError, UsageError, write_error
 from bootstrap.link import forgotten, record, registry
 from bootstrap.link.endpoint import resolve
 from bootstrap.link.exchange import run_script
 from bootstrap.link.local import LocalWire
+from bootstrap.link.query import NO_REDACTION, ask, build_query
 from bootstrap.link.reconnecting import DeferredLogin, ReconnectingLink
 from bootstrap.link.record import KnownBox
 from bootstrap.link.target import BoxOptions, KeyAndRoot
 from bootstrap.link.wire import Wire
 from bootstrap.onbox.redact import Redactor
-from bootstrap.protocol.probe import BoxState, probe
-from bootstrap.protocol.query import NO_REDACTION, ask, build_query
-from bootstrap.protocol.run import Run, repository_names, select_runs
-from bootstrap.shell import Value
+from bootstrap.steps.shell import Value
 from bootstrap.value import replace
 
 if TYPE_CHECKING:
+    from bootstrap.boxes.run_details import RunDetails
     from bootstrap.link.dial import PendingConnection
     from bootstrap.link.hostkeys import FirstContact
     from bootstrap.link.mux import SharedWire
-    from bootstrap.protocol.run_details import RunDetails
     from bootstrap.repo.local import LocalRepository
     from bootstrap.ui.screen import Reporter
 
@@ -268,7 +268,7 @@ class BoxLogin:
     def redactor(self) -> Redactor:
         """Redacts the secrets that it was given; the reporter redacts them too from then on."""
         if self._redactor is None:
-            from bootstrap.secrets import redactor_for
+            from bootstrap.boxes.secrets import redactor_for
 
             self._redactor = redactor_for(self.known, self.options)
             self.reporter.redact = self._redactor.text
@@ -276,7 +276,7 @@ class BoxLogin:
 
     def redact(self, values: Mapping[str, str]) -> None:
         """Redact these values too: they are given to it now."""
-        from bootstrap.secrets import redactor_of
+        from bootstrap.boxes.secrets import redactor_of
 
         self._redactor = redactor_of([self.known], values)
         self.reporter.redact = self._redactor.text
@@ -284,13 +284,13 @@ class BoxLogin:
     @property
     def redacted_there(self) -> Sequence[str]:
         """Names of the secrets that the box redacts, because their values are not here."""
-        from bootstrap.secrets import redacted_by_box
+        from bootstrap.boxes.secrets import redacted_by_box
 
         return redacted_by_box(self.known, self.state, self.redactor.secrets)
 
     def warn_of_unredacted(self) -> None:
         """Warn of secrets that can't be redacted: their values are neither here nor there."""
-        from bootstrap.secrets import unredacted
+        from bootstrap.boxes.secrets import unredacted
 
         if gone := unredacted(self.known, self.state, self.redactor.secrets):
             self.reporter.warn(
@@ -525,7 +525,7 @@ class BoxLogin:
 
     def refresh_details(self) -> None:
         """Ask for its state together with details of its runs. Raises as `refresh`."""
-        from bootstrap.protocol.run_details import ask_details  # late: a setup asks for none
+        from bootstrap.boxes.run_details import ask_details  # late: a setup asks for none
 
         self.state, self._details = ask_details(
             self.wire,
@@ -538,7 +538,7 @@ class BoxLogin:
     @property
     def details(self) -> RunDetails:
         """Details of its runs, if they were asked together with its state."""
-        from bootstrap.protocol.run_details import NO_DETAILS
+        from bootstrap.boxes.run_details import NO_DETAILS
 
         return self._details or NO_DETAILS
 
@@ -563,7 +563,7 @@ class BoxLogin:
 
     def tail(self, file: str, most: int, *, redacted: bool = False) -> bytes:
         """Return the last `most` bytes of a file in its folder. Raises as `query`."""
-        from bootstrap.protocol.follow import file_tail
+        from bootstrap.boxes.follow import file_tail
 
         redact = self.redacted_there if redacted else ()
         return file_tail(self.wire, file, self.workdir, most, redact)

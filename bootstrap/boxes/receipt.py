@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from bootstrap.boxes.at_home import PullPlace
+from bootstrap.boxes.secrets import machine_key
 from bootstrap.paths import write_private
-from bootstrap.protocol.transfer import LostResult
-from bootstrap.secrets import machine_key
-from bootstrap.text.document import document
 from bootstrap.transfer.destination import LocalFolder
+from bootstrap.transfer.frames import LostResult
 from bootstrap.transfer.manifest import Manifest
 from bootstrap.transfer.puller import lost_words
+from bootstrap.value import document
 
 VERSION = 1
 _PURPOSE = b"boxstrap receipt\n"

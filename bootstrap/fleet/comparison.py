@@ -21,23 +21,23 @@ from markupsafe import Markup
 
 from bootstrap.boxes.at_home import PullPlace, RunAtHome
 from bootstrap.boxes.login import BoxLogin
+from bootstrap.boxes.run import Run, cell_words
+from bootstrap.boxes.run_history import MetricCurve, ask_history
+from bootstrap.boxes.secrets import redactor_of_all
 from bootstrap.errors import UsageError
 from bootstrap.fleet.fan_out import fan_out
 from bootstrap.link.record import all_boxes, ended_boxes
 from bootstrap.link.target import BoxOptions
 from bootstrap.paths import expanded, refuse_to_leave, write_private
-from bootstrap.protocol.run import Run, cell_words
-from bootstrap.protocol.run_history import MetricCurve, ask_history
 from bootstrap.repo.place import repository_root
 from bootstrap.runs.known_runs import list_runs
+from bootstrap.runs.page import check_place, fill
 from bootstrap.runs.report import metric_is_less
-from bootstrap.secrets import redactor_of_all
-from bootstrap.text.document import Document, document
-from bootstrap.text.sizes import dollars, duration, spent
+from bootstrap.text import dollars, duration, spent
 from bootstrap.ui.layout import aligned
-from bootstrap.ui.page import check_place, fill
 from bootstrap.ui.plots import Plot, PlotLine, parallel_coordinates
 from bootstrap.ui.screen import Reporter, Screen
+from bootstrap.value import Document, document
 
 TEMPLATE = "comparison.html.j2"
 MOST_LINES = 40  # curves of one metric that are drawn over each other

@@ -19,15 +19,14 @@ from bootstrap.link.record import all_boxes, ended_boxes
 from bootstrap.link.registry import lookup
 from bootstrap.link.target import BoxOptions
 from bootstrap.providers.accounts import find_account
-from bootstrap.renting.teardown import is_gone
 from bootstrap.runs.known_runs import known_on
 from bootstrap.runs.run_end import stop_run
 from bootstrap.setup.request import RunOptions, SetupRequest
 from bootstrap.ui.screen import Reporter, Screen
 
 if TYPE_CHECKING:
-    from bootstrap.protocol.run import Run
-    from bootstrap.sync.new_run import StartedRun
+    from bootstrap.boxes.run import Run
+    from bootstrap.setup.new_run import StartedRun
 
 _GPU_FILE, _GPU_BYTES = "gpu.said", 4096
 """What the box's last verdict said in words, with the number of its GPUs."""
@@ -205,8 +204,8 @@ def queue_runs(
     request: SetupRequest, screen: Screen, wanted: Sequence[RunOptions]
 ) -> list[StartedRun]:
     """Queue runs on one box, in order. Raises as `start_run`, with what was not queued."""
+    from bootstrap.setup.new_run import begin_run
     from bootstrap.setup.sequence import prepare, refuse_alone
-    from bootstrap.sync.new_run import begin_run
 
     done: list[StartedRun] = []
     if not wanted:
@@ -241,6 +240,6 @@ def _is_gone(name: str) -> bool:
     provider, _, box_id = box.host_text.partition(":")
     try:
         account = find_account(provider)
-        return account is not None and is_gone(account, box_id)
+        return account is not None and account.is_gone(box_id)
     except BoxstrapError:
         return False

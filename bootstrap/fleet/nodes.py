@@ -31,15 +31,14 @@ from bootstrap.errors import (
     UsageError,
 )
 from bootstrap.link.exchange import stream_script
+from bootstrap.link.query import ask
 from bootstrap.link.wire import PIECE, LinkLost
 from bootstrap.onbox.nodes.check import is_private
-from bootstrap.protocol.query import ask
 from bootstrap.runs.run_end import end_run
+from bootstrap.setup.new_run import Show, StartedRun, begin_run
 from bootstrap.setup.request import RunOptions, SetupRequest
 from bootstrap.setup.sequence import alone_error, complete, execute, prepare, result_of
-from bootstrap.sync.new_run import Show, StartedRun, begin_run
-from bootstrap.text.sanitize import one_line, sanitize
-from bootstrap.text.sizes import first_of
+from bootstrap.text import first_of, one_line, sanitize
 
 if TYPE_CHECKING:
     from bootstrap.boxes.login import BoxLogin

@@ -17,16 +17,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, TextIO, cast
 
+from bootstrap.boxes.run import called
 from bootstrap.errors import BoxstrapError
-from bootstrap.events import Event
 from bootstrap.link import prompt
-from bootstrap.protocol.run import called
-from bootstrap.text import sizes
-from bootstrap.text.document import Document, document
+from bootstrap.steps.events import Event
+from bootstrap.text import duration
 from bootstrap.ui import layout
 from bootstrap.ui.screen import Paint, Screen
 from bootstrap.ui.screens import JsonScreen, PlainScreen
 from bootstrap.ui.steps import RUNNING, Steps
+from bootstrap.value import Document, document
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -112,7 +112,7 @@ class _LiveBox(Screen, _Told):
 
     def words(self) -> str:
         if self._lost_s is not None:
-            return f"link lost for {sizes.duration(self._lost_s)}; reconnecting"
+            return f"link lost for {duration(self._lost_s)}; reconnecting"
         rows = [row for row in [*self._steps.rows.values()] if row.state == RUNNING]
         if not rows:
             return self.said
@@ -186,7 +186,7 @@ class BoxScreens(ABC):
         for host in self._hosts:
             error, code, seconds = self._ends[host]
             what = _unnamed(host, error).splitlines()[0] if error else summaries[host]
-            rows.append((host, str(code), sizes.duration(seconds), what))
+            rows.append((host, str(code), duration(seconds), what))
         table = layout.laid_out(rows, self._screen.width, len(rows[0]) - 1)
         lines = [line for row in table for line in row]
         self._screen.result({}, "\n".join(["", *lines, *self._advice()]))
@@ -301,11 +301,11 @@ class _LiveBoxes(BoxScreens):
         if end is None:
             since = time.monotonic() - self._began
             turn = self._marks.spinner[int(since * FRAMES) % len(self._marks.spinner)]
-            return f" {turn} {host:<{self._longest}}  {sizes.duration(since):>7}  {box.words()}"
+            return f" {turn} {host:<{self._longest}}  {duration(since):>7}  {box.words()}"
         error, _, seconds = end
         mark = self._marks.of["failed" if error else "ok"]
         what = error.what.splitlines()[0] if error else box.summary
-        return f" {mark} {host:<{self._longest}}  {sizes.duration(seconds):>7}  {what}"
+        return f" {mark} {host:<{self._longest}}  {duration(seconds):>7}  {what}"
 
 
 class _JsonBoxes(BoxScreens):

@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bootstrap.boxes.run import cell_words
 from bootstrap.errors import UsageError, write_error
 from bootstrap.paths import (
     make_private,
@@ -35,8 +36,7 @@ from bootstrap.paths import (
     write_private,
 )
 from bootstrap.profile.yaml_source import Items, Keys, Scalar, read_yaml
-from bootstrap.protocol.run import cell_words
-from bootstrap.text.document import Document
+from bootstrap.value import Document
 
 _MOST_CELLS = 10_000
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")

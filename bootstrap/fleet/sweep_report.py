@@ -8,6 +8,8 @@ from dataclasses import replace
 
 from bootstrap.boxes.at_home import RunAtHome, all_kept, seen_on
 from bootstrap.boxes.login import BoxLogin
+from bootstrap.boxes.run import Run
+from bootstrap.boxes.run_history import ask_history
 from bootstrap.errors import UsageError
 from bootstrap.fleet.comparison import (
     ComparedRun,
@@ -23,9 +25,7 @@ from bootstrap.fleet.sweep import Ledger, Sweep, ledger_file, load_ledger, read_
 from bootstrap.link.record import all_boxes, ended_boxes
 from bootstrap.link.target import BoxOptions
 from bootstrap.paths import expanded
-from bootstrap.protocol.run import Run
-from bootstrap.protocol.run_history import ask_history
-from bootstrap.ui.page import check_place
+from bootstrap.runs.page import check_place
 from bootstrap.ui.screen import Reporter, Screen
 
 

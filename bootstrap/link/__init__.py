@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from bootstrap.link.endpoint import Endpoint
     from bootstrap.link.forgotten import forget_box
     from bootstrap.link.local import LocalStream, LocalWire
+    from bootstrap.link.query import LaunchOptions, build_query
     from bootstrap.link.reconnecting import ReconnectingLink
     from bootstrap.link.record import (
         BoxRepository,
@@ -29,11 +30,13 @@ if TYPE_CHECKING:
     from bootstrap.link.target import BoxOptions, parse_host
     from bootstrap.link.wire import LinkLost, NoAnswer
 
-__all__ = ["BoxOptions", "Endpoint", "KnownBox", "LinkLost", "LocalStream", "LocalWire", "NoAnswer"]
-__all__ += ["BoxRepository", "ReconnectingLink", "Route", "all_boxes", "ask_account", "ended_boxes"]
-__all__ += ["forget_box", "parse_host", "read_box", "retire", "save_box", "save_with_pin"]
+__all__ = ["BoxOptions", "BoxRepository", "Endpoint", "KnownBox", "LaunchOptions", "LinkLost"]
+__all__ += ["LocalStream", "LocalWire", "NoAnswer", "ReconnectingLink", "Route", "all_boxes"]
+__all__ += ["ask_account", "build_query", "ended_boxes", "forget_box", "parse_host", "read_box"]
+__all__ += ["retire", "save_box", "save_with_pin"]
 _MODULES = {"endpoint": "Endpoint", "forgotten": "forget_box", "local": "LocalStream LocalWire"}
-_MODULES |= {"reconnecting": "ReconnectingLink", "registry": "ask_account"}
+_MODULES |= {"query": "LaunchOptions build_query", "reconnecting": "ReconnectingLink"}
+_MODULES |= {"registry": "ask_account"}
 _MODULES |= {"target": "BoxOptions parse_host", "wire": "LinkLost NoAnswer"}
 _MODULES["record"] = (
     "BoxRepository KnownBox Route all_boxes ended_boxes read_box retire save_box save_with_pin"

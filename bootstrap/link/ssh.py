@@ -32,7 +32,7 @@ from bootstrap.link.reconnecting import DeferredLogin
 from bootstrap.link.record import KnownBox
 from bootstrap.link.transport import BoxTransport
 from bootstrap.link.wire import PIECE, ErrorTail, LinkLost, LoginBroken, Pipe, Stream, Wire
-from bootstrap.text.sanitize import sanitize
+from bootstrap.text import sanitize
 
 ASK_AFTER = 4.0
 DEAD_AFTER = 12.0

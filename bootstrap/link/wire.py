@@ -23,8 +23,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from bootstrap.errors import UnreachableError
-from bootstrap.text.sanitize import sanitize
-from bootstrap.text.sizes import duration
+from bootstrap.text import duration, sanitize
 
 if TYPE_CHECKING:
     from bootstrap.link.endpoint import Endpoint

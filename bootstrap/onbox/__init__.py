@@ -3,7 +3,7 @@
 A folder for each thing it does; what several of them share is here.
 
 Python 3.8 and up; what fetches uv, `__main__.py` and this file run with 3.6. `transfer/` travels
-with a query and doesn't stay (`bootstrap/render/program.py`).
+with a query and doesn't stay (`bootstrap/setup/program.py`).
 """
 
 import os

@@ -6,7 +6,7 @@ characters, URL-quoted, JSON-quoted. Of a secret with several lines (a key in
 PEM) each long line is searched for in the same forms. A secret that was
 encrypted or cut into pieces before it was printed is not found.
 
-A box runs this file too (`protocol/query.py` sends it), so it imports no other boxstrap module.
+A box runs this file too (`link/query.py` sends it), so it imports no other boxstrap module.
 """
 
 from __future__ import annotations

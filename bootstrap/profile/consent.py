@@ -33,9 +33,8 @@ from bootstrap.repo.names import is_gits, shown
 from bootstrap.repo.place import repository_root
 from bootstrap.repo.urls import without_user_info
 from bootstrap.repo.working_files import credential_by_name
-from bootstrap.text.document import Document
-from bootstrap.text.sizes import seconds_of
-from bootstrap.value import dataclass, replace
+from bootstrap.text import seconds_of
+from bootstrap.value import Document, dataclass, replace
 
 if TYPE_CHECKING:
     from bootstrap.link.target import BoxOptions

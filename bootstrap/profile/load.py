@@ -48,8 +48,7 @@ from bootstrap.profile.yaml_source import (
 )
 from bootstrap.providers import is_provider
 from bootstrap.repo.urls import without_user_info
-from bootstrap.text.document import Document
-from bootstrap.value import dataclass, field
+from bootstrap.value import Document, dataclass, field
 
 
 def read_sets(sets: Iterable[str]) -> tuple[Branch, list[ProfileProblem]]:

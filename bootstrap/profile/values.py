@@ -25,7 +25,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Annotated, Any, ClassVar, Literal, NoReturn, TypeVar, Union, get_args, get_origin
 
 from bootstrap.errors import UsageError
-from bootstrap.shell import SHELL_SETTINGS
+from bootstrap.steps.shell import SHELL_SETTINGS
 from bootstrap.value import dataclass
 
 LONGEST_TEXT = 4 * 1024

@@ -21,8 +21,7 @@ import yaml
 from bootstrap.errors import ProfileError
 from bootstrap.paths import open_regular, real
 from bootstrap.profile.values import ordinary, shown_value
-from bootstrap.text.document import Document
-from bootstrap.value import dataclass
+from bootstrap.value import Document, dataclass
 
 REFUSED = "refused"
 LARGEST_FILE = 256 * 1024  # bytes

@@ -11,7 +11,7 @@ from bootstrap.errors import BoxstrapError, NoOfferError, UnreachableError, Usag
 from bootstrap.providers import api
 from bootstrap.providers.api_key import ApiKey, KeyPlaces
 from bootstrap.providers.offer import Leftover, Offer, RentedBox, RentedState, RentOrder, StopRule
-from bootstrap.text.sizes import dollars
+from bootstrap.text import dollars
 
 _CLEARS_S = (2.0, 4.0, None)
 """Seconds before it is tried again to delete what a failed rental left; None: it is not."""
@@ -236,6 +236,11 @@ class CloudAccount(ABC):
     def start(self, box_id: str) -> None:
         """Start this stopped box; only if `stops` is set. It may have to wait for its GPUs."""
         raise NotImplementedError(f"{self.title} starts no box")
+
+    def is_gone(self, box_id: str) -> bool:
+        """Whether the account no longer has the box, by its id and in the whole list."""
+        one = self.box(box_id)
+        return one is None or one.state is RentedState.GONE
 
     @classmethod
     def stop_rule(cls, *, is_spot: bool | None, in_cluster: bool = False) -> StopRule | None:

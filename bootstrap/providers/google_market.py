@@ -12,8 +12,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from bootstrap.estimate import machine_prices
 from bootstrap.providers.api import CamelModel, PartialListError, RefusedKeyError
+from bootstrap.providers.estimate import machine_prices
 from bootstrap.providers.google_api import GoogleApi
 from bootstrap.providers.offer import Offer, RentOrder, limit_s
 

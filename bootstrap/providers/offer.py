@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass
 
 from bootstrap.onbox.verdict import gpu_models
-from bootstrap.text.document import Document
-from bootstrap.text.sizes import dollars
+from bootstrap.text import dollars
+from bootstrap.value import Document
 
 LEASE_HOURS = 24  # hours for a rented box whose profile's lease has neither hours nor dollars
 AFTER_LEASE_S = 1800

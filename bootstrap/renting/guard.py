@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bootstrap.boxes.login import BoxLogin
+from bootstrap.boxes.probe import LOST, UNPRICED, BoxLease, LeaseLimit
 from bootstrap.cancel import CancelledError, within
 from bootstrap.errors import BoxstrapError, NotSafeError, UnreachableError
 from bootstrap.link.record import GUARD, KnownBox, all_boxes, read_box
@@ -23,7 +24,6 @@ from bootstrap.link.target import BoxOptions, Once
 from bootstrap.onbox.lease import rules
 from bootstrap.onbox.lease.instance import APIS
 from bootstrap.paths import read_record, write_private
-from bootstrap.protocol.probe import LOST, UNPRICED, BoxLease, LeaseLimit
 from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.offer import RentedBox, RentedState
 from bootstrap.renting import rental
@@ -38,9 +38,9 @@ from bootstrap.renting.teardown import (
 )
 from bootstrap.repo.local import known_folder
 from bootstrap.runs.run_end import end_runs
-from bootstrap.text.document import Document
-from bootstrap.text.sizes import dollars, duration
+from bootstrap.text import dollars, duration
 from bootstrap.ui.screen import Screen
+from bootstrap.value import Document
 
 BY_ITS_WORD = frozenset({"idle", "stall"})  # limits whose counts come from the box itself
 _HELD_HERE = frozenset({"hours", "dollars"})

@@ -33,7 +33,7 @@ from bootstrap.onbox.results.complete_files import (
     with_folders,
 )
 from bootstrap.repo.names import shown
-from bootstrap.text.sizes import file_count, first_of, size
+from bootstrap.text import file_count, first_of, size
 from bootstrap.transfer.destination import MANIFEST, LocalFolder, why_refused
 from bootstrap.transfer.manifest import (
     MOST_MANIFEST,
@@ -45,7 +45,7 @@ from bootstrap.transfer.manifest import (
 )
 from bootstrap.transfer.puller import WAITS
 from bootstrap.transfer.push import push_folder
-from bootstrap.transfer.sender import read_source
+from bootstrap.transfer.source_files import read_source
 from bootstrap.ui.screen import Screen
 
 if TYPE_CHECKING:

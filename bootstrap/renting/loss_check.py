@@ -12,23 +12,23 @@ from pathlib import Path
 
 from bootstrap.boxes.at_home import find_kept
 from bootstrap.boxes.login import BoxLogin
+from bootstrap.boxes.probe import BoxState
 from bootstrap.boxes.receipt import check_receipt, receipt_file
+from bootstrap.boxes.run import Run, qualified, repository_names
+from bootstrap.boxes.trees import BoxContent, BoxWork, UnsentContent, also_commands
 from bootstrap.errors import BoxstrapError, BusyError, NotSafeError, UsageError
-from bootstrap.protocol.probe import BoxState
-from bootstrap.protocol.run import Run, qualified, repository_names
-from bootstrap.protocol.transfer import BoxResults, Transfer
-from bootstrap.protocol.trees import BoxContent, BoxWork, UnsentContent, also_commands
 from bootstrap.repo.local import LocalRepository, known_folder, read_repository
 from bootstrap.repo.names import shown
 from bootstrap.runs.bring_home import bring_home
 from bootstrap.runs.pull import PullOptions, pull_run, results_of_profile
 from bootstrap.runs.pull_result import let_go_words
-from bootstrap.sync.back import bring_from, look_at_work, only_there
-from bootstrap.text.document import Document
-from bootstrap.text.sizes import file_count, first_of, size
+from bootstrap.setup.back import bring_from, look_at_work, only_there
+from bootstrap.text import file_count, first_of, size
 from bootstrap.transfer.destination import why_refused
+from bootstrap.transfer.frames import BoxResults, Transfer
 from bootstrap.transfer.puller import NOTHING, REASONS, lost_words
 from bootstrap.ui.screen import Screen
+from bootstrap.value import Document
 
 _NAMED = 5
 _KNOWN_ONLY_THERE = ("staged", "unread", "repositories", "ignored")

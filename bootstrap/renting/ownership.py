@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import NotSafeError, ProfileError
 from bootstrap.link.exchange import answer_rows, run_script
+from bootstrap.link.query import build_query
 from bootstrap.link.record import KnownBox, all_boxes
 from bootstrap.link.target import BoxOptions, parse_host
 from bootstrap.link.wire import Wire
 from bootstrap.profile.consent import load_profile
 from bootstrap.profile.detect_provider import FALLBACK
-from bootstrap.protocol.query import build_query
 from bootstrap.providers import place_of
 from bootstrap.providers.accounts import PROVIDERS, find_account
 from bootstrap.providers.cloud_account import CloudAccount

@@ -20,8 +20,8 @@ from pathlib import Path
 from bootstrap import paths
 from bootstrap.link.record import all_boxes
 from bootstrap.providers.offer import RentedBox
-from bootstrap.text.document import Document
-from bootstrap.text.sizes import dollars, duration
+from bootstrap.text import dollars, duration
+from bootstrap.value import Document
 
 VERSION = 1
 UNDECIDED_S = 120.0  # how long to look for a rental whose answer never arrived, in seconds

@@ -11,7 +11,7 @@ from bootstrap.errors import BoxstrapError, NoOfferError, UnreachableError, Usag
 from bootstrap.providers.accounts import PROVIDERS, find_account
 from bootstrap.providers.api import RefusedKeyError
 from bootstrap.providers.cloud_account import CloudAccount
-from bootstrap.renting import cluster, rental, teardown
+from bootstrap.renting import cluster, rental
 from bootstrap.renting.rental import Rental, RentalState
 from bootstrap.renting.start import LOOK_S, SETTLES_S, RentingClock
 
@@ -116,7 +116,7 @@ def find_live_rental(
             continue  # another box of its cluster is good
         account = account_for(each, accounts)
         is_settled = each.ready or now - each.asked > SETTLES_S
-        if is_settled and teardown.is_gone(account, each.box_id):
+        if is_settled and account.is_gone(each.box_id):
             if other := cluster.still_there(each, account):
                 each = dataclasses.replace(each, box_id=other.id)  # noqa: PLW2901
                 rental.save_rental(each)

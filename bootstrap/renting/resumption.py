@@ -40,15 +40,14 @@ from bootstrap.renting.up import UpOptions, rent_and
 from bootstrap.repo.local import known_folder
 from bootstrap.runs.known_runs import list_runs
 from bootstrap.setup.request import RunOptions, SetupRequest
-from bootstrap.text.document import Document
-from bootstrap.text.sanitize import sanitize
-from bootstrap.text.sizes import dollars
+from bootstrap.text import dollars, sanitize
 from bootstrap.ui.screen import Screen
+from bootstrap.value import Document
 
 if TYPE_CHECKING:
     from bootstrap.profile.load import LoadedProfile
     from bootstrap.profile.schema import Train
-    from bootstrap.sync.new_run import StartedRun
+    from bootstrap.setup.new_run import StartedRun
 
 _OVER = (RentedState.STOPPED, RentedState.GONE)
 
@@ -374,8 +373,8 @@ class _Resumption:
 
     def go_on(self, there: SetupRequest) -> StartedRun:
         """Set the box up, send the results, and start the run; once, however often it is called."""
+        from bootstrap.setup.new_run import start_run
         from bootstrap.setup.sequence import run_setup
-        from bootstrap.sync.new_run import start_run
 
         only = dataclasses.replace(there, run=None, sets=(*there.sets, "train=null"))
         try:

@@ -14,15 +14,16 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
+from bootstrap.boxes.alias import drop_alias
 from bootstrap.boxes.login import BoxLogin
+from bootstrap.boxes.run import repository_names
+from bootstrap.boxes.trees import read_content
 from bootstrap.errors import BoxstrapError, NotSafeError, UnreachableError, UsageError, write_error
 from bootstrap.link import shared
 from bootstrap.link.prompt import Prompt
 from bootstrap.link.record import KnownBox, all_boxes, read_box, retire, save_box
 from bootstrap.link.registry import find_known, lookup
 from bootstrap.link.target import BoxOptions, EachTime, Once
-from bootstrap.protocol.run import repository_names
-from bootstrap.protocol.trees import read_content
 from bootstrap.providers.api import RefusedKeyError, UndecidedError
 from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.offer import Leftover, RentedBox, RentedState
@@ -38,11 +39,9 @@ from bootstrap.renting.loss_check import (
 from bootstrap.renting.ownership import OwnBox, account_of, find_own, rented_host
 from bootstrap.runs.pull_result import LET_GO
 from bootstrap.runs.run_end import end_runs
-from bootstrap.sshconfig.alias import drop_alias
-from bootstrap.text.document import Document
-from bootstrap.text.sanitize import sanitize
-from bootstrap.text.sizes import dollars
+from bootstrap.text import dollars, sanitize
 from bootstrap.ui.screen import Reporter, Screen
+from bootstrap.value import Document
 
 
 @dataclass
@@ -118,7 +117,7 @@ def destroy(
             trouble = error
             say(f"{account.name}:{box_id}: {error.what} Looking what the account has.")
         try:
-            if is_gone(account, box_id) and not _lists(account, of_cluster):
+            if account.is_gone(box_id) and not _lists(account, of_cluster):
                 return
         except RefusedKeyError:
             raise
@@ -141,12 +140,6 @@ def _lists(account: CloudAccount, of_cluster: str) -> bool:
         each.cluster == of_cluster and each.state is not RentedState.GONE
         for each in account.boxes()
     )
-
-
-def is_gone(account: CloudAccount, box_id: str) -> bool:
-    """Whether the account no longer has the box, by its id and in the whole list."""
-    one = account.box(box_id)
-    return one is None or one.state is RentedState.GONE
 
 
 @contextlib.contextmanager
@@ -435,7 +428,7 @@ def _end_unseen(
         raise error
     account, box_id = account_of(known.host_text)
     rented = account.box(box_id)
-    if is_gone(account, box_id):
+    if account.is_gone(box_id):
         if not has_record(known):
             raise error
         done = TeardownResult(known.name, known.host_text)

@@ -17,19 +17,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
 
+from bootstrap.boxes import alias
+from bootstrap.boxes.alias import update_alias
 from bootstrap.boxes.login import BoxLogin
+from bootstrap.boxes.ssh_config import is_users_alias
+from bootstrap.boxes.userfile import LeftAloneError, UserFile
 from bootstrap.errors import UsageError
 from bootstrap.link.exchange import answer_number, answer_rows, answer_version, run_script
+from bootstrap.link.query import build_query
 from bootstrap.link.target import BoxOptions
 from bootstrap.link.wire import Wire
 from bootstrap.paths import ask_program
-from bootstrap.protocol.query import build_query
+from bootstrap.runs import jsonc
 from bootstrap.runs.remote_command import RemoteProject, project_of
-from bootstrap.sshconfig import alias
-from bootstrap.sshconfig.alias import update_alias
-from bootstrap.sshconfig.entries import is_users_alias
-from bootstrap.sshconfig.userfile import LeftAloneError, UserFile
-from bootstrap.text import jsonc
 from bootstrap.ui.screen import Screen
 
 OLDEST_GLIBC = (2, 28)

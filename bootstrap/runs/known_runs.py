@@ -14,22 +14,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from bootstrap.boxes.at_home import RunAtHome, all_kept, kept_of_repository, order, seen_on
 from bootstrap.boxes.login import BoxLogin
+from bootstrap.boxes.run import called, repository_names
 from bootstrap.errors import BoxstrapError, UnreachableError, UsageError, WhichBoxError
 from bootstrap.link.record import KnownBox, all_boxes, ended_boxes
 from bootstrap.link.registry import box_by_name
 from bootstrap.link.target import BoxOptions
-from bootstrap.protocol.run import called, repository_names
 from bootstrap.repo.local import known_key
-from bootstrap.text.document import Document
-from bootstrap.text.sizes import duration, spent, took_in_words
+from bootstrap.text import duration, spent, took_in_words
 from bootstrap.transfer.destination import MANIFEST
 from bootstrap.ui.layout import laid_out
 from bootstrap.ui.screen import Screen
-from bootstrap.value import dataclass, field, replace
+from bootstrap.value import Document, dataclass, field, replace
 
 if TYPE_CHECKING:
-    from bootstrap.estimate import Price
-    from bootstrap.protocol.run_history import RunHistory
+    from bootstrap.boxes.run_history import RunHistory
+    from bootstrap.providers.estimate import Price
 
 _FIRST = 5  # cells in the first of two lines
 _SHOWN = 40  # rows shown as text; --json has all
@@ -413,7 +412,7 @@ def measured(kept: Iterable[RunAtHome]) -> list[MeasuredRun]:
 
 
 def _of(name: str, history: RunHistory, seconds: float) -> MeasuredRun | None:
-    from bootstrap.protocol.verdict import read_verdict
+    from bootstrap.boxes.verdict import read_verdict
 
     head, rows = history.read_samples()
     used = [gpu[1] for row in rows for gpu in row[3] if gpu and gpu[1]]

@@ -11,14 +11,14 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 
 from bootstrap.boxes.at_home import WHOLE, LogPart, RunAtHome
+from bootstrap.boxes.disk import LowDisk
+from bootstrap.boxes.follow import ANSWER_S, CompletionPoller, follow_file
 from bootstrap.boxes.login import BoxLogin
+from bootstrap.boxes.run import Run, as_it_ended
 from bootstrap.link.exchange import AnswerStream, answer_number, run_script, stream_script
+from bootstrap.link.query import BoxRedaction, ask, build_query
 from bootstrap.link.reconnecting import Backoff
 from bootstrap.link.wire import LinkLost, NoAnswer, Wire
-from bootstrap.protocol.disk import LowDisk
-from bootstrap.protocol.follow import ANSWER_S, CompletionPoller, follow_file
-from bootstrap.protocol.query import BoxRedaction, ask, build_query
-from bootstrap.protocol.run import Run, as_it_ended
 from bootstrap.value import dataclass, field, replace
 
 _PIECE = 1024 * 1024

@@ -16,18 +16,17 @@ from functools import partial
 from typing import BinaryIO
 
 from bootstrap.boxes.at_home import LogPart, RunAtHome
+from bootstrap.boxes.disk import LowDisk
 from bootstrap.boxes.login import BoxLogin
+from bootstrap.boxes.run import Run, RunOnABox, called, qualified, repository_names
+from bootstrap.boxes.secrets import redactor_of_all
 from bootstrap.errors import TrainingFailedError, UnreachableError, UsageError
 from bootstrap.link.target import BoxOptions
 from bootstrap.onbox.redact import Redactor, RedactStream
-from bootstrap.plan import NAMES
-from bootstrap.protocol.disk import LowDisk
-from bootstrap.protocol.run import Run, RunOnABox, called, qualified, repository_names
 from bootstrap.runs.known_runs import as_of, box_or_home
 from bootstrap.runs.log_reader import AnyReader, KeptLogReader, LogReader, together
-from bootstrap.secrets import redactor_of_all
-from bootstrap.text.sanitize import SanitizeStream
-from bootstrap.text.sizes import seconds_of, size, took_in_words
+from bootstrap.steps.plan import NAMES
+from bootstrap.text import SanitizeStream, seconds_of, size, took_in_words
 from bootstrap.ui.screen import Screen
 from bootstrap.value import dataclass
 

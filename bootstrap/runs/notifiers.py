@@ -14,13 +14,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bootstrap.boxes.login import BoxLogin
+from bootstrap.boxes.run import Run
 from bootstrap.cancel import made_beside
 from bootstrap.errors import UsageError
 from bootstrap.link.exchange import answer_rows, run_script
+from bootstrap.link.query import ask
 from bootstrap.onbox.runs.tell import News, is_address, post
 from bootstrap.paths import config_dir
-from bootstrap.protocol.query import ask
-from bootstrap.protocol.run import Run
 
 _COMMAND_S = 30  # how long a command, or a request, may take, in seconds
 _ASKED_S = 10  # for how many of them a receiver may ask between two tries

@@ -13,6 +13,8 @@ from pathlib import Path
 from bootstrap.boxes.at_home import find_kept, results_place
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.boxes.receipt import receipt_file, write_receipt
+from bootstrap.boxes.run import Run, as_it_ended
+from bootstrap.boxes.trees import find_at_risk, risk_in_words
 from bootstrap.errors import (
     BoxLacksError,
     BoxstrapError,
@@ -28,9 +30,6 @@ from bootstrap.link.target import BoxOptions
 from bootstrap.link.wire import LinkLost, NoAnswer
 from bootstrap.onbox.results.complete_files import absent_parts
 from bootstrap.onbox.results.run_results import is_meant
-from bootstrap.protocol.run import Run, as_it_ended
-from bootstrap.protocol.transfer import BoxFile, BoxResults, Transfer
-from bootstrap.protocol.trees import find_at_risk, risk_in_words
 from bootstrap.repo.names import shown
 from bootstrap.runs.bring_home import as_it_is_now, bring_home, note_results
 from bootstrap.runs.pull_result import (
@@ -42,9 +41,9 @@ from bootstrap.runs.pull_result import (
 )
 from bootstrap.runs.push import ShownProgress
 from bootstrap.runs.upkeep import report_safe_results
-from bootstrap.text.sanitize import sanitize
-from bootstrap.text.sizes import first_of, size
+from bootstrap.text import first_of, sanitize, size
 from bootstrap.transfer.destination import MANIFEST, Destination, why_refused
+from bootstrap.transfer.frames import BoxFile, BoxResults, Transfer
 from bootstrap.transfer.manifest import Manifest, PulledFile, PulledRecord, RunOrigin
 from bootstrap.transfer.puller import NOTHING, Puller, PullRound
 from bootstrap.ui.screen import Screen

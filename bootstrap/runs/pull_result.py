@@ -9,14 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from bootstrap.boxes.at_home import RunAtHome
+from bootstrap.boxes.run import Run, called
 from bootstrap.errors import BoxstrapError, NotSafeError, UsageError
-from bootstrap.protocol.run import Run, called
 from bootstrap.repo.names import shown
-from bootstrap.text.document import Document
-from bootstrap.text.sizes import file_count, first_of, transferred
+from bootstrap.text import file_count, first_of, transferred
 from bootstrap.transfer.manifest import Manifest
 from bootstrap.transfer.puller import NOTHING
-from bootstrap.value import dataclass, field
+from bootstrap.value import Document, dataclass, field
 
 _MOST_NAMED = 20
 _MOST_OPTIONS = 5

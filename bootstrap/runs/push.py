@@ -10,18 +10,17 @@ from pathlib import Path
 
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import UsageError
-from bootstrap.events import Event
 from bootstrap.link.target import BoxOptions
 from bootstrap.paths import expanded, leads_out, real
 from bootstrap.profile.values import Permission
 from bootstrap.repo.names import shown
 from bootstrap.repo.place import repository_root
-from bootstrap.text.document import Document, document
-from bootstrap.text.sizes import file_count, grouped_number, transferred
+from bootstrap.steps.events import Event
+from bootstrap.text import file_count, grouped_number, transferred
 from bootstrap.transfer.push import MOST_NAMED, Pushed, local_items, push_folder, upload_of_several
-from bootstrap.transfer.sender import PushProgress
+from bootstrap.transfer.source_files import PushProgress
 from bootstrap.ui.screen import Screen
-from bootstrap.value import dataclass
+from bootstrap.value import Document, dataclass, document
 
 
 @dataclass(frozen=True)

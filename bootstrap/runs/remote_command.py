@@ -18,21 +18,21 @@ from functools import partial
 from typing import NoReturn
 
 from bootstrap.boxes.login import BoxLogin
+from bootstrap.boxes.probe import BoxState
+from bootstrap.boxes.run import repository_names
+from bootstrap.boxes.ssh_config import common_options, quoted
 from bootstrap.errors import BoxLacksError, CommandFailedError, UsageError
 from bootstrap.link.exchange import BASH, shell_command, stream_script
 from bootstrap.link.prompt import Prompt
+from bootstrap.link.query import build_query
 from bootstrap.link.record import name_of_key
 from bootstrap.link.shared import open_offered
 from bootstrap.link.target import BoxOptions
 from bootstrap.link.wire import PIECE
-from bootstrap.protocol.probe import BoxState
-from bootstrap.protocol.query import build_query
-from bootstrap.protocol.run import repository_names
 from bootstrap.repo.place import repository_root
 from bootstrap.runs.logs import NamedLog, ShownLog
-from bootstrap.shell import quote, shell_part
-from bootstrap.sshconfig.entries import common_options, quoted
-from bootstrap.text.sanitize import SanitizeStream, sanitize
+from bootstrap.steps.shell import quote, shell_part
+from bootstrap.text import SanitizeStream, sanitize
 from bootstrap.ui.screen import TEXT_LENGTH, Screen
 
 

@@ -16,10 +16,9 @@ from bootstrap.providers.accounts import PROVIDERS, blaming, find_account, no_ke
 from bootstrap.providers.api import PartialListError, RefusedKeyError
 from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.offer import RentedBox, RentedState
-from bootstrap.text.document import Document
-from bootstrap.text.sanitize import sanitize
-from bootstrap.text.sizes import duration
+from bootstrap.text import duration, sanitize
 from bootstrap.ui.layout import aligned
+from bootstrap.value import Document
 
 _UNMANAGED = "not known on this machine: boxstrap does not manage it"
 _SOON_S = 7 * 86400.0  # a contract that ends within this time is shown

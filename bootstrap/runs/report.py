@@ -14,33 +14,26 @@ from pathlib import Path
 
 from bootstrap import __version__
 from bootstrap.boxes.at_home import PullPlace, RunAtHome, results_place
+from bootstrap.boxes.disk import parse_low_disk
+from bootstrap.boxes.failure import Failure, find_failures
 from bootstrap.boxes.login import BoxLogin
+from bootstrap.boxes.run import Run, called, repository_names
+from bootstrap.boxes.run_history import MetricCurve, RunHistory, SampleHead, SampleRow, ask_history
+from bootstrap.boxes.secrets import redactor_of_all
+from bootstrap.boxes.verdict import Verdict, read_verdict
 from bootstrap.errors import BoxstrapError, NotSafeError, UsageError, write_error
-from bootstrap.estimate import spending
 from bootstrap.link.record import KnownBox, all_boxes, ended_boxes
 from bootstrap.link.target import BoxOptions
 from bootstrap.onbox.metrics import WORDS
 from bootstrap.onbox.run_folder import END_BYTES
 from bootstrap.paths import expanded, write_private
-from bootstrap.plan import NAMES
-from bootstrap.protocol.disk import parse_low_disk
-from bootstrap.protocol.failure import Failure, find_failures
-from bootstrap.protocol.run import Run, called, repository_names
-from bootstrap.protocol.run_history import (
-    MetricCurve,
-    RunHistory,
-    SampleHead,
-    SampleRow,
-    ask_history,
-)
-from bootstrap.protocol.verdict import Verdict, read_verdict
+from bootstrap.providers.estimate import spending
 from bootstrap.runs.known_runs import as_of, box_or_home
-from bootstrap.secrets import redactor_of_all
-from bootstrap.text.sanitize import one_line
-from bootstrap.text.sizes import duration, grouped_number, size
+from bootstrap.runs.page import check_place, fill, verdict_end, write_page
+from bootstrap.steps.plan import NAMES
+from bootstrap.text import duration, grouped_number, one_line, size
 from bootstrap.transfer.destination import MANIFEST, why_refused
 from bootstrap.transfer.manifest import MOST_MANIFEST, read_manifest
-from bootstrap.ui.page import check_place, fill, verdict_end, write_page
 from bootstrap.ui.plots import Plot, PlotLine
 from bootstrap.ui.screen import Screen
 from bootstrap.ui.steps import Steps

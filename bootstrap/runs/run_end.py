@@ -10,33 +10,25 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
+from bootstrap.boxes.disk import MOST_IN_LINE, parse_low_line
+from bootstrap.boxes.failure import Failure, RunThatEnded, find_failures
 from bootstrap.boxes.login import BoxLogin
+from bootstrap.boxes.run import MADE_NOTHING, Run, as_it_ended, called, qualified, repository_names
+from bootstrap.boxes.run_details import NO_DETAILS
 from bootstrap.errors import BoxstrapError, StepFailedError, TrainingFailedError, UsageError
 from bootstrap.link.exchange import AnswerStream, answer_rows, answer_time, stream_script
+from bootstrap.link.query import ask
 from bootstrap.link.reconnecting import Backoff
 from bootstrap.link.target import BoxOptions
 from bootstrap.link.wire import LinkLost, NoAnswer
 from bootstrap.onbox.run_folder import END_BYTES
 from bootstrap.onbox.runs.news import KINDS, passed_on
 from bootstrap.profile.values import LONGEST_GRACE_S
-from bootstrap.protocol.disk import MOST_IN_LINE, parse_low_line
-from bootstrap.protocol.failure import Failure, RunThatEnded, find_failures
-from bootstrap.protocol.query import ask
-from bootstrap.protocol.run import (
-    MADE_NOTHING,
-    Run,
-    as_it_ended,
-    called,
-    qualified,
-    repository_names,
-)
-from bootstrap.protocol.run_details import NO_DETAILS
 from bootstrap.runs.notifiers import hand_over, notify, own_notifiers, ring
-from bootstrap.text.document import Document
-from bootstrap.text.sanitize import one_line
-from bootstrap.text.sizes import first_of, took_in_words
+from bootstrap.text import first_of, one_line, took_in_words
 from bootstrap.ui.layout import still_billing
 from bootstrap.ui.screen import Screen
+from bootstrap.value import Document
 
 _MOST_TOLD = 1000  # lines that a box may send about one run
 _UNATTENDED = "20"  # seconds, after which a queued run that nobody waits to start is left

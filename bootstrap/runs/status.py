@@ -9,19 +9,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from bootstrap.boxes.at_home import LOG, RunAtHome, kept_of_repository
+from bootstrap.boxes.disk import LowDisk
+from bootstrap.boxes.failure import RunThatEnded, find_failures
 from bootstrap.boxes.login import BoxLogin
-from bootstrap.errors import BoxstrapError, HostKeyError, UnreachableError
-from bootstrap.event_codes import explain
-from bootstrap.events import Event, parse_event
-from bootstrap.link.record import KnownBox, all_boxes
-from bootstrap.link.registry import meant
-from bootstrap.link.target import BoxOptions, KeyAndRoot
-from bootstrap.onbox.run_folder import END_BYTES
-from bootstrap.protocol.disk import LowDisk
-from bootstrap.protocol.failure import RunThatEnded, find_failures
-from bootstrap.protocol.probe import BoxLease, BoxState
-from bootstrap.protocol.run import MADE_NOTHING, Run, RunOnABox, called, repository_names
-from bootstrap.protocol.run_details import (
+from bootstrap.boxes.probe import BoxLease, BoxState
+from bootstrap.boxes.run import MADE_NOTHING, Run, RunOnABox, called, repository_names
+from bootstrap.boxes.run_details import (
     NO_DETAILS,
     GpuUse,
     ResultsThere,
@@ -29,20 +22,25 @@ from bootstrap.protocol.run_details import (
     gpu_use,
     gpus_in_words,
 )
-from bootstrap.protocol.trees import risk_in_words
+from bootstrap.boxes.secrets import redactor_of_all
+from bootstrap.boxes.trees import risk_in_words
+from bootstrap.errors import BoxstrapError, HostKeyError, UnreachableError
+from bootstrap.link.record import KnownBox, all_boxes
+from bootstrap.link.registry import meant
+from bootstrap.link.target import BoxOptions, KeyAndRoot
+from bootstrap.onbox.run_folder import END_BYTES
 from bootstrap.providers import WITH_CONTRACTS
 from bootstrap.runs.known_runs import as_of, box_or_home, find_gone, known_of_host
-from bootstrap.secrets import redactor_of_all
-from bootstrap.text.document import Document
-from bootstrap.text.sanitize import sanitize
-from bootstrap.text.sizes import dollars, duration, size, spent, spent_in_words
+from bootstrap.steps.event_codes import explain
+from bootstrap.steps.events import Event, parse_event
+from bootstrap.text import dollars, duration, sanitize, size, spent, spent_in_words
 from bootstrap.ui.layout import aligned, laid_out
 from bootstrap.ui.screen import Screen
 from bootstrap.ui.screens import JsonScreen
-from bootstrap.value import dataclass, replace
+from bootstrap.value import Document, dataclass, replace
 
 if TYPE_CHECKING:
-    from bootstrap.protocol.trees import RiskyFolder, TreeUse
+    from bootstrap.boxes.trees import RiskyFolder, TreeUse
     from bootstrap.providers.offer import RentedBox
 
 

@@ -13,26 +13,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TextIO
 
+from bootstrap.boxes.disk import is_low
 from bootstrap.boxes.login import BoxLogin
+from bootstrap.boxes.run import called
+from bootstrap.boxes.run_history import Sample, SampleLines
 from bootstrap.errors import BoxLacksError, BoxstrapError, UnreachableError
 from bootstrap.link.exchange import stream_script
+from bootstrap.link.query import BoxRedaction, build_query
 from bootstrap.link.registry import meant
 from bootstrap.link.target import BoxOptions
 from bootstrap.link.wire import LinkLost
-from bootstrap.protocol.disk import is_low
-from bootstrap.protocol.query import BoxRedaction, build_query
-from bootstrap.protocol.run import called
-from bootstrap.protocol.run_history import Sample, SampleLines
-from bootstrap.text.document import document
-from bootstrap.text.sanitize import one_line
-from bootstrap.text.sizes import duration, size
+from bootstrap.text import duration, one_line, size
 from bootstrap.ui import layout
 from bootstrap.ui.screen import Reporter
+from bootstrap.value import document
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from bootstrap.protocol.run_history import Card
+    from bootstrap.boxes.run_history import Card
 
 RETRY_S = 15.0  # seconds between two tries of a box that could not be reached at first
 TICK_S = 0.5  # seconds after which a screen is drawn again, so that ages grow

@@ -23,13 +23,13 @@ from urllib.parse import quote
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import BoxLacksError, BoxstrapError, StepFailedError, UsageError
 from bootstrap.link.exchange import BASH, answer_rows, stream_script
+from bootstrap.link.query import build_long_query
 from bootstrap.link.target import BoxOptions
 from bootstrap.link.tunnel import Forward, Tunnel, forwards, hold, host_of, is_free, parse_forward
 from bootstrap.link.wire import PIECE, Wire
-from bootstrap.protocol.query import build_long_query
 from bootstrap.runs.remote_command import RemoteProject, project_of
-from bootstrap.text.document import Document, document
 from bootstrap.ui.screen import Screen
+from bootstrap.value import Document, document
 
 IDLE_S = 3600  # seconds without a kernel and without requests, after which Jupyter ends on its own
 _SECRET = re.compile(r"[A-Za-z0-9_-]{16,200}")

@@ -16,6 +16,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from bootstrap.boxes.login import BoxLogin
+from bootstrap.boxes.probe import BoxLease, parse_lease
+from bootstrap.boxes.run import Run
+from bootstrap.boxes.secrets import find_sources, folder_of, identity_of
+from bootstrap.boxes.trees import Cleaned, TreeBeside, clean_trees
 from bootstrap.errors import BusyError, NotSafeError, StepFailedError, UsageError
 from bootstrap.link import shared
 from bootstrap.link.exchange import answer_rows
@@ -23,17 +27,12 @@ from bootstrap.link.prompt import Prompt
 from bootstrap.link.record import GUARD, KnownBox, all_boxes
 from bootstrap.link.target import BoxOptions
 from bootstrap.link.wire import LinkLost, NoAnswer
-from bootstrap.protocol.probe import BoxLease, parse_lease
-from bootstrap.protocol.run import Run
-from bootstrap.protocol.trees import Cleaned, TreeBeside, clean_trees
 from bootstrap.repo.place import repository_root
-from bootstrap.secrets import find_sources, folder_of, identity_of
-from bootstrap.shell import functions
-from bootstrap.text.document import Document
-from bootstrap.text.sizes import duration, seconds_of, size
+from bootstrap.steps.shell import functions
+from bootstrap.text import duration, seconds_of, size
 from bootstrap.transfer.manifest import Manifest
 from bootstrap.ui.screen import Screen
-from bootstrap.value import dataclass, replace
+from bootstrap.value import Document, dataclass, replace
 
 _LONGEST_S = 30 * 86400
 

@@ -26,22 +26,22 @@ from bootstrap.profile.consent import NO_SECRET, load_profile
 from bootstrap.profile.detect_provider import FALLBACK
 from bootstrap.profile.load import public_keys
 from bootstrap.profile.schema import Profile
-from bootstrap.render.carrier import render_carrier, render_fetching
-from bootstrap.render.door_table import DOORS, Door, door_named
-from bootstrap.render.program import program
-from bootstrap.render.script import ROOT, Source, render_text
 from bootstrap.repo.git import NOWHERE, GitError, run_git
 from bootstrap.repo.names import shown
 from bootstrap.repo.program_ref import find_program, push_program, refs_of
 from bootstrap.repo.snapshot import take_snapshot
 from bootstrap.repo.urls import as_https, check_url, without_user_info
+from bootstrap.setup.carrier import render_carrier, render_fetching
+from bootstrap.setup.door_table import DOORS, Door, door_named
 from bootstrap.setup.payload import (
     address_warning,
     build_payload,
     private_dependencies,
     resolve_source,
 )
-from bootstrap.shell import ONBOX, encoded, folded, harmless, paste
+from bootstrap.setup.program import program
+from bootstrap.setup.script import ROOT, Source, render_text
+from bootstrap.steps.shell import ONBOX, encoded, folded, harmless, paste
 
 if TYPE_CHECKING:
     from bootstrap.repo.local import LocalRepository

@@ -8,23 +8,23 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from bootstrap.boxes.follow import follow_events
+from bootstrap.boxes.secrets import packed
 from bootstrap.errors import BoxstrapError, BusyError, StepFailedError, UnreachableError, UsageError
-from bootstrap.event_codes import Code, edited_there, explain
-from bootstrap.events import Event
+from bootstrap.link.query import LaunchOptions, launch, new_setup_id
 from bootstrap.link.wire import LinkLost
-from bootstrap.plan import closure
-from bootstrap.protocol.follow import follow_events
-from bootstrap.protocol.query import LaunchOptions, launch, new_setup_id
-from bootstrap.secrets import packed
 from bootstrap.setup.result import SetupEnd, raise_for
+from bootstrap.steps.event_codes import Code, edited_there, explain
+from bootstrap.steps.events import Event
+from bootstrap.steps.plan import closure
 from bootstrap.value import replace
 
 if TYPE_CHECKING:
-    from bootstrap.protocol.probe import BoxState
-    from bootstrap.protocol.sender import Sender
+    from bootstrap.boxes.probe import BoxState
     from bootstrap.setup.context import SetupContext
     from bootstrap.transfer.buckets import BucketItems
-    from bootstrap.transfer.sender import PushProgress
+    from bootstrap.transfer.sender import Sender
+    from bootstrap.transfer.source_files import PushProgress
 
 
 # Senders are imported only when there is something to send, so that no box waits for that.
@@ -175,7 +175,7 @@ class SetupSenders:
         self.tell(Event(self.setup, 0, time.time(), step, "progress", {**fields, "unit": unit}))
 
     def _uv_arrived(self) -> None:
-        from bootstrap import uv_release
+        from bootstrap.steps import uv_release
 
         self._say(
             f"uv {uv_release.VERSION} was sent from this machine: "

@@ -12,12 +12,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bootstrap.boxes.secrets import SecretSet, folder_of, take_secrets
 from bootstrap.errors import ProfileError, UsageError
-from bootstrap.plan import Step, steps_for
 from bootstrap.profile.consent import agree_to_addresses
 from bootstrap.profile.load import LoadedProfile
 from bootstrap.profile.schema import Profile
-from bootstrap.render.script import NO_SOURCE, ROOT, Source, render_script, variables
 from bootstrap.repo.git import Folders, GitError, git_error, run_git
 from bootstrap.repo.local import (
     LocalRepository,
@@ -28,15 +27,16 @@ from bootstrap.repo.local import (
 from bootstrap.repo.names import shown
 from bootstrap.repo.place import repository_root
 from bootstrap.repo.urls import check_url, without_user_info
-from bootstrap.secrets import SecretSet, folder_of, take_secrets
-from bootstrap.shell import Value
+from bootstrap.setup.script import NO_SOURCE, ROOT, Source, render_script, variables
+from bootstrap.steps.plan import Step, steps_for
+from bootstrap.steps.shell import Value
 from bootstrap.value import dataclass, field, replace
 
 if TYPE_CHECKING:
     from bootstrap.profile.survey.declared import GitDependency
-    from bootstrap.render.program import Program
     from bootstrap.repo.snapshot import Include, Snapshot
     from bootstrap.repo.snapshot_store import ChangeCount
+    from bootstrap.setup.program import Program
     from bootstrap.setup.request import SetupRequest
     from bootstrap.transfer.push import LocalItem
     from bootstrap.ui.screen import Reporter
@@ -66,14 +66,14 @@ class Payload:
 
     @cached_property
     def script_id(self) -> str:
-        from bootstrap.render.script import script_id
+        from bootstrap.setup.script import script_id
 
         return script_id(self.script)
 
     @cached_property
     def program_id(self) -> str:
         """The id of the script without values that differ between a profile's runs."""
-        from bootstrap.render.script import OF_ONE_RUN, script_id
+        from bootstrap.setup.script import OF_ONE_RUN, script_id
 
         values = [(name, value) for name, value in self.values if name not in OF_ONE_RUN]
         return script_id(self._rendered(values))
@@ -94,7 +94,7 @@ class Payload:
 
 
 def _program() -> Program:
-    from bootstrap.render.program import program
+    from bootstrap.setup.program import program
 
     return program()
 

@@ -6,6 +6,8 @@ import posixpath
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from bootstrap.boxes.run import Run
+from bootstrap.boxes.run_details import results_in_the_way
 from bootstrap.errors import (
     BoxLacksError,
     BoxstrapError,
@@ -15,22 +17,18 @@ from bootstrap.errors import (
     StepFailedError,
     TrainingFailedError,
 )
-from bootstrap.event_codes import Code, named_in
 from bootstrap.onbox.python import lacking
-from bootstrap.protocol.run import Run
-from bootstrap.protocol.run_details import results_in_the_way
-from bootstrap.text.document import Document
-from bootstrap.text.sanitize import sanitize
-from bootstrap.text.sizes import spent
-from bootstrap.value import dataclass, field
+from bootstrap.steps.event_codes import Code, named_in
+from bootstrap.text import sanitize, spent
+from bootstrap.value import Document, dataclass, field
 
 if TYPE_CHECKING:
     from bootstrap.boxes.login import BoxLogin
-    from bootstrap.events import Event
+    from bootstrap.boxes.probe import BoxState
+    from bootstrap.boxes.verdict import Verdict
     from bootstrap.profile.schema import Advice, Profile
-    from bootstrap.protocol.probe import BoxState
-    from bootstrap.protocol.verdict import Verdict
     from bootstrap.repo.snapshot_store import ChangeCount
+    from bootstrap.steps.events import Event
     from bootstrap.ui.screen import Reporter
 
 ERRORS: dict[int, type[BoxstrapError]] = {
@@ -253,7 +251,7 @@ def fetch_verdict(box: BoxLogin, advice: Advice) -> Verdict:
 
     Raises StepFailedError if there was no check, LinkLost, NoAnswer.
     """
-    from bootstrap.protocol.verdict import MAX_BYTES, read_verdict
+    from bootstrap.boxes.verdict import MAX_BYTES, read_verdict
 
     document = box.tail("gpu.json", MAX_BYTES + 1)
     if not document:

@@ -20,7 +20,6 @@ from bootstrap.errors import BoxstrapError
 from bootstrap.link.wire import PIECE, LinkLost, Stream
 from bootstrap.paths import ask_program, cache_dir, temporary_dir, write_private
 from bootstrap.profile.survey.declared import GitDependency
-from bootstrap.protocol.sender import Sender
 from bootstrap.repo.local import LocalRepository
 from bootstrap.repo.mirror import key_of, mirrored
 from bootstrap.repo.names import decoded, shown
@@ -34,8 +33,9 @@ from bootstrap.repo.objects import (
     write_bundle,
 )
 from bootstrap.repo.snapshot import Snapshot, checked, remember_snapshot
-from bootstrap.text.sanitize import sanitize
-from bootstrap.uv_release import VERSION, WHEELS
+from bootstrap.steps.uv_release import VERSION, WHEELS
+from bootstrap.text import sanitize
+from bootstrap.transfer.sender import Sender
 
 _MARK = b"receive-pack\n"
 _MOST_ANSWER = 1024 * 1024

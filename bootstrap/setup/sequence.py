@@ -8,23 +8,22 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from bootstrap.boxes.login import BoxLogin
+from bootstrap.boxes.probe import BoxState, parse_probe
+from bootstrap.boxes.run import MADE_NOTHING
 from bootstrap.cancel import CancelToken
 from bootstrap.errors import BoxstrapError, ReturnBoxError, UsageError
-from bootstrap.event_codes import edited_there, explain
 from bootstrap.link.exchange import BASH, run_script, shell_command
+from bootstrap.link.query import build_query
 from bootstrap.link.registry import box_by_name
-from bootstrap.plan import PlanRow, plan_rows
-from bootstrap.protocol.probe import BoxState, parse_probe
-from bootstrap.protocol.query import build_query
-from bootstrap.protocol.run import MADE_NOTHING
-from bootstrap.text.document import Document
+from bootstrap.steps.event_codes import edited_there, explain
+from bootstrap.steps.plan import PlanRow, plan_rows
 from bootstrap.ui.screen import Reporter
-from bootstrap.value import dataclass, replace
+from bootstrap.value import Document, dataclass, replace
 
 if TYPE_CHECKING:
+    from bootstrap.boxes.verdict import Verdict
     from bootstrap.profile.load import LoadedProfile
     from bootstrap.profile.schema import Profile
-    from bootstrap.protocol.verdict import Verdict
     from bootstrap.repo.snapshot_store import ChangeCount
     from bootstrap.setup.context import SetupContext
     from bootstrap.setup.executor import SetupExecutor
@@ -130,9 +129,9 @@ def complete(context: SetupContext, began: float) -> SetupResult:
 def execute(context: SetupContext) -> tuple[SetupExecutor, BoxState, str]:
     """Set the box up; return executor, state before, setup's id. Raises as `SetupExecutor.run`."""
     # Imported here, while the box answers, to not delay the login.
+    from bootstrap.boxes import alias  # noqa: F401 - `update_alias` at the end needs it
     from bootstrap.setup.context import warn_of_provider
     from bootstrap.setup.executor import SetupExecutor
-    from bootstrap.sshconfig import alias  # noqa: F401 - `update_alias` at the end needs it
 
     executor = SetupExecutor(context)
     box_state = context.box_state()
@@ -151,9 +150,9 @@ def result_of(
     over: Collection[tuple[str, str]] = (),
 ) -> SetupResult:
     """Return how the setup ended. `over` are the runs that were over before it, by key and name."""
-    from bootstrap.protocol import follow
+    from bootstrap.boxes import follow
+    from bootstrap.boxes.alias import update_alias
     from bootstrap.setup import result
-    from bootstrap.sshconfig.alias import update_alias
 
     context, box = executor.context, executor.context.box
     reporter, payload = box.reporter, context.payload

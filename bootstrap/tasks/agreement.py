@@ -25,7 +25,7 @@ from bootstrap.repo.place import repository_root
 from bootstrap.tasks.command import MAX_SIZE
 from bootstrap.tasks.effects import ALWAYS, EFFECTS, VALUES, Effect
 from bootstrap.tasks.options import flag_of
-from bootstrap.text.sizes import bytes_of
+from bootstrap.text import bytes_of
 
 Arguments = Mapping[str, Any]
 _LONGEST_SHOWN, _LONGEST_LINE = 500, 2000

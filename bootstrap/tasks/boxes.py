@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from bootstrap.errors import BoxstrapError, UsageError
 from bootstrap.tasks.command import BOX, HOST, JSON, Call, command, own_error
 from bootstrap.tasks.options import IDENTITY, REPO_MEANT, Option
-from bootstrap.text.document import Document, document
-from bootstrap.text.sizes import dollars, duration, spent, spent_in_words
-from bootstrap.value import dataclass, replace
+from bootstrap.text import dollars, duration, spent, spent_in_words
+from bootstrap.value import Document, dataclass, document, replace
 
 if TYPE_CHECKING:
     from bootstrap.link.record import KnownBox
@@ -28,7 +27,7 @@ def _running(box: KnownBox) -> list[str]:
 
 
 def _named(runs: list[str]) -> str:
-    from bootstrap.protocol.run import called
+    from bootstrap.boxes.run import called
 
     more = [f"+{len(runs) - _MOST_RUNS}"] if len(runs) > _MOST_RUNS else []
     return ", ".join([*map(called, runs[:_MOST_RUNS]), *more]) or "-"
@@ -108,12 +107,12 @@ def boxes(call: Call) -> None:
 
     Example: boxstrap boxes --all
     """
+    from bootstrap.boxes.alias import drop_alias
     from bootstrap.boxes.at_home import all_kept, seen_on
     from bootstrap.link import shared
     from bootstrap.link.forgotten import forget_box
     from bootstrap.link.record import all_boxes, ended_boxes, is_newer, unreadable_record
     from bootstrap.link.registry import box_by_name
-    from bootstrap.sshconfig.alias import drop_alias
     from bootstrap.ui.layout import laid_out
 
     name = call.given["forget"]
@@ -355,7 +354,7 @@ def ssh_config(call: Call) -> None:
 
     Example: boxstrap ssh-config
     """
-    from bootstrap.sshconfig.alias import remove_entries, write_entries
+    from bootstrap.boxes.alias import remove_entries, write_entries
 
     if call.given["remove"]:
         remove_entries(call.screen)

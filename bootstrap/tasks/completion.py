@@ -112,7 +112,7 @@ def _runs() -> Iterable[str]:
 
 def _doors() -> Iterable[str]:
     from bootstrap.fleet.export import EXPORTS
-    from bootstrap.render.door_table import DOORS
+    from bootstrap.setup.door_table import DOORS
 
     return [*DOORS, *EXPORTS]
 
@@ -132,7 +132,7 @@ VALUES: Mapping[str, Callable[[], Iterable[str]]] = {
         ("profile", "show", "validate"),
         _of("profile.load", lambda load: (item.name for item in load.listed())),
     ),
-    **dict.fromkeys(("step", "redo"), _of("plan", lambda plan: plan.NAMES)),
+    **dict.fromkeys(("step", "redo"), _of("steps.plan", lambda plan: plan.NAMES)),
     "for_": _doors,
     "provider": lambda: [*providers.NAMES, *providers.outside()],
     "editor": _of("runs.editors", lambda editors: editors.EDITORS),

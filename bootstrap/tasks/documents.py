@@ -1,6 +1,6 @@
 """What `--json` prints of each command, as types; `boxstrap schema` makes JSON Schemas of them.
 
-A result is a class (`bootstrap/text/document.py`), or a table of its keys with their types, of
+A result is a class (`bootstrap/value.py`), or a table of its keys with their types, of
 which `key?` may be missing. A document's own keys are there unless it has `error`; then each of
 them may be missing. Within a version keys are only added. Times are seconds since 1970 or a
 duration, prices dollars an hour.
@@ -14,19 +14,19 @@ from typing import Any, Literal
 from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
-from bootstrap.estimate import Row, Usage
+from bootstrap.boxes.disk import LowDisk
+from bootstrap.boxes.failure import RunThatEnded
+from bootstrap.boxes.probe import BoxLease
+from bootstrap.boxes.run import Run, RunOnABox
+from bootstrap.boxes.run_history import Card, Machine, RunNow
+from bootstrap.boxes.trees import DisposableThing, TreeBeside
+from bootstrap.boxes.verdict import Verdict
 from bootstrap.fleet.comparison import BestValue, ComparedRun
 from bootstrap.fleet.sweep import Dealt
 from bootstrap.profile.consent import Grant, Grants
 from bootstrap.profile.load import ListedProfile
 from bootstrap.profile.yaml_source import ProfileProblem
-from bootstrap.protocol.disk import LowDisk
-from bootstrap.protocol.failure import RunThatEnded
-from bootstrap.protocol.probe import BoxLease
-from bootstrap.protocol.run import Run, RunOnABox
-from bootstrap.protocol.run_history import Card, Machine, RunNow
-from bootstrap.protocol.trees import DisposableThing, TreeBeside
-from bootstrap.protocol.verdict import Verdict
+from bootstrap.providers.estimate import Row, Usage
 from bootstrap.providers.offer import Leftover, RentOrder
 from bootstrap.renting.guard import GuardedBox
 from bootstrap.renting.loss_check import Loss
@@ -41,14 +41,14 @@ from bootstrap.runs.run_end import StoppedRun
 from bootstrap.runs.status import StatusOfAll
 from bootstrap.runs.tunnel import OpenTunnel
 from bootstrap.runs.upkeep import SecretRow
+from bootstrap.setup.back import FetchedWork
+from bootstrap.setup.new_run import ResumedRun, StartedRun
 from bootstrap.setup.result import SetupResult
 from bootstrap.setup.sequence import SetupPlan
-from bootstrap.sync.back import FetchedWork
-from bootstrap.sync.new_run import ResumedRun, StartedRun
-from bootstrap.sync.send import Synced
+from bootstrap.setup.sync import Synced
 from bootstrap.tasks.boxes import EndedBox, ListedBox
 from bootstrap.tasks.doctor import Finding
-from bootstrap.text.document_types import TABLE, keyed, shape
+from bootstrap.tasks.document_types import TABLE, keyed, shape
 from bootstrap.ui.screens import VERSION
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

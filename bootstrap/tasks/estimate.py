@@ -15,12 +15,12 @@ from bootstrap.errors import UsageError
 from bootstrap.providers import NAMES
 from bootstrap.tasks.command import JSON, SET, Call, command
 from bootstrap.tasks.options import PROFILE, REPO, Option
-from bootstrap.text.document import document
-from bootstrap.text.sizes import dollars, duration, grouped_number
+from bootstrap.text import dollars, duration, grouped_number
+from bootstrap.value import document
 
 if TYPE_CHECKING:
-    from bootstrap.estimate import Asking, Found, Row, Usage
     from bootstrap.profile.schema import Profile
+    from bootstrap.providers.estimate import Asking, Found, Row, Usage
     from bootstrap.runs.known_runs import MeasuredRun
     from bootstrap.tasks.model_memory import Memory, Method, Model, Training
 
@@ -60,9 +60,9 @@ def estimate(call: Call) -> None:
 
     Example: boxstrap estimate --gpu "A100 40GB" --hours 50 --experiments 10
     """
-    from bootstrap.estimate import Found, shipped_prices, with_live
-    from bootstrap.estimate import estimate_rows as rows_of
     from bootstrap.onbox.verdict import gpu_models
+    from bootstrap.providers.estimate import Found, shipped_prices, with_live
+    from bootstrap.providers.estimate import estimate_rows as rows_of
 
     profile = _profile(call)
     usage = _usage(call, profile)
@@ -148,7 +148,7 @@ class _Fit(NamedTuple):
 
 
 def _show(call: Call, rows: Sequence[Row], found: Found, usage: Usage, fit: _Fit | None) -> None:
-    from bootstrap.estimate import HEAD, oldest
+    from bootstrap.providers.estimate import HEAD, oldest
     from bootstrap.ui.layout import aligned, cut
 
     past = _past_runs(call)
@@ -196,7 +196,7 @@ def _show(call: Call, rows: Sequence[Row], found: Found, usage: Usage, fit: _Fit
         lines += _buying(call, rows)
         call.screen.result(data, "\n".join(lines))
     if call.given["plot"]:
-        from bootstrap.ui.page import write_page
+        from bootstrap.runs.page import write_page
         from bootstrap.ui.plots import cost_bars
 
         file = paths.expanded(call.given["plot"])
@@ -262,7 +262,7 @@ def _past_lines(past: Sequence[MeasuredRun], rows: Sequence[Row]) -> list[str]:
 
 
 def _buying(call: Call, rows: Sequence[Row]) -> list[str]:
-    from bootstrap.estimate import break_even_hours
+    from bootstrap.providers.estimate import break_even_hours
 
     if call.given["buy"] is None:
         return []
@@ -279,9 +279,9 @@ def _buying(call: Call, rows: Sequence[Row]) -> list[str]:
 
 def asked_live(names: Sequence[str], usage: Usage) -> dict[str, Asking]:
     """Return whom to ask for live prices: accounts with a key or open offers, then the clouds."""
-    from bootstrap.estimate import CLOUDS, Price, catalogue_of, cheapest_of_each
     from bootstrap.providers.accounts import PROVIDERS, find_account
     from bootstrap.providers.cloud_account import CloudAccount
+    from bootstrap.providers.estimate import CLOUDS, Price, catalogue_of, cheapest_of_each
     from bootstrap.providers.offer import RentOrder
 
     order = RentOrder(
@@ -338,7 +338,7 @@ def _profile(call: Call) -> Profile | None:
 
 
 def _usage(call: Call, profile: Profile | None) -> Usage:
-    from bootstrap.estimate import Usage
+    from bootstrap.providers.estimate import Usage
 
     given = call.given
     lease = profile.lease.hours if profile and profile.lease else None

@@ -12,10 +12,10 @@ from bootstrap.paths import expanded
 from bootstrap.tasks.command import BOXES, CONSENT, HOSTS, JSON, MAX_SIZE, Call, command
 from bootstrap.tasks.options import COMMITTED, IDENTITY, PROFILE, REPO_MEANT, WAIT, Option
 from bootstrap.tasks.runs import BEGUN_RUN
-from bootstrap.text.document import document
+from bootstrap.value import document
 
 if TYPE_CHECKING:
-    from bootstrap.sync.send import Synced
+    from bootstrap.setup.sync import Synced
 
 
 @command(
@@ -81,9 +81,9 @@ def pull(call: Call) -> None:
 
     Example: boxstrap pull --host my-box --watch
     """
-    from bootstrap.protocol.transfer import MOST_LET_GO
     from bootstrap.runs.pull import PullOptions, pull_results, pull_several
     from bootstrap.transfer.destination import why_refused
+    from bootstrap.transfer.frames import MOST_LET_GO
 
     given = call.given
     to = expanded(given["to"]) if given["to"] else None
@@ -136,14 +136,14 @@ def sync(call: Call) -> None:
     if given["watch"] and given["back"]:
         raise UsageError("--watch and --back are two directions: name one of them.")
     if given["back"]:
-        from bootstrap.sync.back import bring_work_home
+        from bootstrap.setup.back import bring_work_home
 
         brought = bring_work_home(call.options(), call.screen)
         call.screen.result(brought, "\n".join(brought.lines()))
     elif given["watch"]:
         _watch(call)
     else:
-        from bootstrap.sync.send import send_state
+        from bootstrap.setup.sync import send_state
 
         synced = send_state(call.request(), call.screen)
         call.screen.result(synced, str(synced))
@@ -151,7 +151,7 @@ def sync(call: Call) -> None:
 
 def _watch(call: Call) -> None:
     """Print a line for each placed state; with --json a JSON line."""
-    from bootstrap.sync.watch import watch_states
+    from bootstrap.setup.watch import watch_states
 
     def tell(synced: Synced) -> None:
         if call.is_json:

@@ -16,10 +16,8 @@ from bootstrap.tasks.options import (
     WAIT,
     Option,
 )
-from bootstrap.text.document import document
-from bootstrap.text.sanitize import sanitize
-from bootstrap.text.sizes import dollars, first_of, seconds_of
-from bootstrap.value import replace
+from bootstrap.text import dollars, first_of, sanitize, seconds_of
+from bootstrap.value import document, replace
 
 if TYPE_CHECKING:
     from bootstrap.providers.offer import Offer
@@ -81,7 +79,7 @@ def up(call: Call) -> None:
 
 def _warn_of_earlier_runs(call: Call, result: SetupResult) -> None:
     """Say that it is no new box, and which runs it has that this setup did not start."""
-    from bootstrap.protocol.run import qualified, repository_names
+    from bootstrap.boxes.run import qualified, repository_names
 
     started = result.run.name if result.run and result.first_lines is not None else ""
     runs = [one for one in result.box_state.runs if one.name != started]
@@ -333,7 +331,7 @@ def _confirm(offer: Offer) -> None:
 
 def _whole_cost(found: FoundOffers) -> str:
     """Return what the cheapest offer costs for as long as the lease allows."""
-    from bootstrap.estimate import Usage, cost_of
+    from bootstrap.providers.estimate import Usage, cost_of
 
     if not found.fitting:
         return ""

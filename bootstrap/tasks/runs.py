@@ -42,10 +42,10 @@ from bootstrap.tasks.options import (
 from bootstrap.value import replace
 
 if TYPE_CHECKING:
+    from bootstrap.boxes.run import Run
     from bootstrap.profile.values import Rule
-    from bootstrap.protocol.run import Run
+    from bootstrap.setup.new_run import StartedRun
     from bootstrap.setup.request import RunOptions, SetupRequest
-    from bootstrap.sync.new_run import StartedRun
 
 
 @command(
@@ -112,7 +112,7 @@ def _run_one(call: Call, words: Sequence[str], variables: tuple[tuple[str, str],
         _resume(call, words)
         return
     wish = replace(_wish(call, words), variables=variables)
-    from bootstrap.sync.new_run import start_run
+    from bootstrap.setup.new_run import start_run
 
     def start(request: SetupRequest) -> StartedRun:
         if call.among:
@@ -167,7 +167,7 @@ def _rents(call: Call, request: SetupRequest) -> bool:
 
 
 def _resume(call: Call, words: Sequence[str]) -> None:
-    from bootstrap.sync.new_run import resume_run
+    from bootstrap.setup.new_run import resume_run
     from bootstrap.tasks.setup_report import program_name
 
     given = [name for name in _OF_A_NEW_RUN if call.given[name]]
@@ -568,8 +568,8 @@ def top(call: Call) -> None:
     """
     import os
 
+    from bootstrap.boxes.secrets import redactor_of_all
     from bootstrap.runs.top import TopOptions, make_top_screen, watch_boxes
-    from bootstrap.secrets import redactor_of_all
 
     given = call.given
     if given["every"] < 1 or given["looks"] < 0:

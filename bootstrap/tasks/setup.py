@@ -14,7 +14,7 @@ from bootstrap.tasks.options import COMMITTED, IDENTITY, OVERWRITE, WAIT, Option
 from bootstrap.value import replace
 
 if TYPE_CHECKING:
-    from bootstrap.protocol.verdict import Verdict
+    from bootstrap.boxes.verdict import Verdict
     from bootstrap.setup.request import SetupRequest
     from bootstrap.setup.result import SetupResult
     from bootstrap.setup.sequence import SetupPlan
@@ -71,7 +71,7 @@ def setup(call: Call) -> None:
 
 def _redo(call: Call) -> str:
     """Return the steps of `--redo`. Raises UsageError."""
-    from bootstrap.plan import NAMES
+    from bootstrap.steps.plan import NAMES
 
     names = [name for name in NAMES if name != "train"]
     for name in call.given["redo"]:
@@ -130,8 +130,8 @@ def _show_plan(call: Call, request: SetupRequest) -> None:
 
 def _cost(found: SetupPlan) -> list[str]:
     """Return what the box costs for as long as its lease allows, and what it cost so far."""
-    from bootstrap.estimate import spending
     from bootstrap.link.registry import box_by_name
+    from bootstrap.providers.estimate import spending
 
     box, lease = box_by_name(found.box), found.loaded.profile.lease
     if box is None or not box.price:
@@ -157,7 +157,7 @@ def verify(call: Call) -> None:
 
     report = expanded(call.given["report"]) if call.given["report"] else None
     if report:
-        from bootstrap.ui.page import check_place
+        from bootstrap.runs.page import check_place
 
         check_place(report, "--report")
     found = verify_box(call.request(), call.screen)
@@ -165,7 +165,7 @@ def verify(call: Call) -> None:
     if report:
         from datetime import datetime, timezone
 
-        from bootstrap.ui.page import Subject, verdict_page, write_page
+        from bootstrap.runs.page import Subject, verdict_page, write_page
 
         subject = Subject(found.where, found.provider, datetime.now(timezone.utc))
         write_page(report, verdict_page(found.verdict, subject), "--report")
@@ -175,7 +175,7 @@ def verify(call: Call) -> None:
 
 
 def _show_verdict(call: Call, verdict: Verdict, *, refused: bool) -> None:
-    from bootstrap.ui.page import painted, verdict_lines
+    from bootstrap.runs.page import painted, verdict_lines
 
     text = "\n".join(verdict_lines(verdict, refused=refused))
     call.screen.result({"verdict": verdict.model_dump()}, text, painted)

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bootstrap.boxes.at_home import note_seen
-from bootstrap.events import WHY
-from bootstrap.plan import PlanRow
-from bootstrap.protocol.run import Run
+from bootstrap.boxes.run import Run
+from bootstrap.steps.events import WHY
+from bootstrap.steps.plan import PlanRow
 from bootstrap.ui.layout import still_billing, what_next
 
 if TYPE_CHECKING:
+    from bootstrap.setup.new_run import StartedRun
     from bootstrap.setup.result import SetupResult
-    from bootstrap.sync.new_run import StartedRun
     from bootstrap.ui.screen import Screen
 
 

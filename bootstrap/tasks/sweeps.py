@@ -17,10 +17,10 @@ from bootstrap.tasks.command import Call, for_each_box
 from bootstrap.tasks.options import flag_of
 
 if TYPE_CHECKING:
+    from bootstrap.boxes.run import Run
     from bootstrap.fleet.fan_out import Outcome
     from bootstrap.fleet.jobs import SweepView
     from bootstrap.fleet.sweep import Dealt, Sweep
-    from bootstrap.protocol.run import Run
     from bootstrap.setup.request import RunOptions
 
 Variables = tuple[tuple[str, str], ...]

@@ -57,7 +57,7 @@ def _providers() -> Rows:
 
 
 def _codes() -> Rows:
-    from bootstrap.event_codes import CODES
+    from bootstrap.steps.event_codes import CODES
 
     return ((name, f"{code.what}; {code.hint}") for name, code in CODES.items())
 

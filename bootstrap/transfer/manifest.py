@@ -18,9 +18,8 @@ from bootstrap.onbox.lease.safety import safe_note
 from bootstrap.onbox.results.complete_files import FileState
 from bootstrap.onbox.results.run_results import digest_of
 from bootstrap.paths import make_private, write_private
-from bootstrap.text.document import Document, document
 from bootstrap.transfer.destination import DEEPEST, LONGEST_PATH, HomeFile
-from bootstrap.value import dataclass, field
+from bootstrap.value import Document, dataclass, document, field
 
 _KEPT = 2
 """Digests remembered for each place: after a power cut in a replacement, either may be there."""

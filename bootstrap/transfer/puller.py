@@ -12,18 +12,9 @@ from typing import Protocol
 from bootstrap.errors import NotSafeError
 from bootstrap.onbox.results.complete_files import MOST_FILES, STOOD_S, with_folders
 from bootstrap.onbox.transfer.frames import BLOCK
-from bootstrap.protocol.transfer import (
-    CLOSED,
-    BegunFile,
-    BoxFile,
-    BoxLook,
-    GivenFile,
-    LostResult,
-    WantedFile,
-)
 from bootstrap.repo.names import shown
-from bootstrap.text.sizes import size
-from bootstrap.text.sizes import size as shown_size
+from bootstrap.text import size
+from bootstrap.text import size as shown_size
 from bootstrap.transfer.destination import (
     Destination,
     PartialFile,
@@ -32,8 +23,17 @@ from bootstrap.transfer.destination import (
     has_more_folders,
     why_refused,
 )
+from bootstrap.transfer.frames import (
+    CLOSED,
+    BegunFile,
+    BoxFile,
+    BoxLook,
+    GivenFile,
+    LostResult,
+    WantedFile,
+)
 from bootstrap.transfer.manifest import PulledFile, PulledRecord
-from bootstrap.transfer.sender import PushProgress
+from bootstrap.transfer.source_files import PushProgress
 from bootstrap.value import dataclass, field
 
 AHEAD = 256 * 10**6

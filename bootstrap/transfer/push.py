@@ -20,17 +20,11 @@ from bootstrap.errors import BoxLacksError, BoxstrapError, BusyError, NotSafeErr
 from bootstrap.link import exchange
 from bootstrap.link.reconnecting import Backoff, ReconnectingLink
 from bootstrap.link.wire import LinkLost, Wire
-from bootstrap.protocol.sender import Sender
-from bootstrap.protocol.transfer import Frame, Transfer, number_of, text_of
-from bootstrap.text.document import Document
-from bootstrap.text.sizes import file_count, first_of, grouped_number, size
-from bootstrap.transfer.sender import (
-    GONE,
-    FileSender,
-    PushProgress,
-    SourceFile,
-    read_source,
-)
+from bootstrap.text import file_count, first_of, grouped_number, size
+from bootstrap.transfer.frames import Frame, Transfer, number_of, text_of
+from bootstrap.transfer.sender import Sender
+from bootstrap.transfer.source_files import GONE, FileSender, PushProgress, SourceFile, read_source
+from bootstrap.value import Document
 
 if TYPE_CHECKING:
     from bootstrap.profile.schema import Profile, SentItem

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TextIO
 
-from bootstrap.text import sizes
+from bootstrap.text import dollars, duration, spent_in_words
 from bootstrap.ui import steps
 from bootstrap.ui.steps import FAILED, OK, RUNNING, SKIPPED, WAITING, WARNED, StepRow
 from bootstrap.value import dataclass
@@ -194,11 +194,11 @@ def _middle(row: StepRow, room: int, width: int, marks: Marks) -> list[Part]:
 
 
 def _end(seconds: float | None, price: float | None) -> str:
-    time = "" if seconds is None else sizes.duration(seconds)
+    time = "" if seconds is None else duration(seconds)
     end = f"  {time:>{_TIME}}"
     if price is None:
         return end
-    return f"{end}{sizes.spent_in_words(seconds, price):>{_PRICE}}"
+    return f"{end}{spent_in_words(seconds, price):>{_PRICE}}"
 
 
 def filled(rows: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
@@ -260,6 +260,6 @@ def what_next(head: str, commands: Iterable[tuple[str, str]], billing: str) -> s
 
 
 def still_billing(down: str, destroy_at: str = "", price: float | None = None) -> str:
-    costs = "still billing" if price is None else f"still billing {sizes.dollars(price)} an hour"
+    costs = "still billing" if price is None else f"still billing {dollars(price)} an hour"
     place = f"at {destroy_at}" if destroy_at else "where you rented it"
     return f"{costs}: give it back with {down}, or destroy it {place}"

@@ -12,11 +12,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from bootstrap.text.document import Document
-from bootstrap.text.sanitize import sanitize
+from bootstrap.text import sanitize
+from bootstrap.value import Document
 
 if TYPE_CHECKING:
-    from bootstrap.events import Event
+    from bootstrap.steps.events import Event
 
 
 class Reporter:

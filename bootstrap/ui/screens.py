@@ -18,13 +18,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TextIO
 
 from bootstrap.errors import BoxstrapError
-from bootstrap.events import Event
-from bootstrap.text import sizes
-from bootstrap.text.document import Document, document
+from bootstrap.steps.events import Event
+from bootstrap.text import duration, spent_in_words
 from bootstrap.ui import layout
 from bootstrap.ui.layout import width_of, write_line
 from bootstrap.ui.screen import TEXT_LENGTH, Paint, Screen
 from bootstrap.ui.steps import FAILED, OK, SKIPPED, WARNED, StepRow, Steps
+from bootstrap.value import Document, document
 
 
 def make_screen(
@@ -132,12 +132,12 @@ class PlainScreen(Screen):
         elif not self._is_due("link"):
             return
         self._told["link"] = self._now()
-        gone = f"for {sizes.duration(seconds)}; " if seconds >= 1 else ""
+        gone = f"for {duration(seconds)}; " if seconds >= 1 else ""
         self._line("link", "lost", f"{gone}reconnecting; the box continues")
 
     def back(self) -> None:
         if self._lost_at is not None:
-            self._line("link", "back", f"after {sizes.duration(self._now() - self._lost_at)}")
+            self._line("link", "back", f"after {duration(self._now() - self._lost_at)}")
             self._lost_at = None
 
     def close(self) -> None:
@@ -150,8 +150,8 @@ class PlainScreen(Screen):
 
     def _end_of(self, row: StepRow) -> str:
         seconds = self._steps.elapsed(row)
-        time_ = "" if seconds is None else sizes.duration(seconds)
-        cost = sizes.spent_in_words(seconds, self.price)
+        time_ = "" if seconds is None else duration(seconds)
+        cost = spent_in_words(seconds, self.price)
         return ", ".join(filter(None, [time_, cost, *row.words()]))
 
     def _step(self, row: StepRow, word: str, text: str) -> None:

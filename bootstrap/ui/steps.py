@@ -10,10 +10,10 @@ import math
 import time
 from collections.abc import Callable, Iterable
 
-from bootstrap.event_codes import explain
-from bootstrap.events import WHY, Event
-from bootstrap.plan import DOING
-from bootstrap.text import sizes
+from bootstrap.steps.event_codes import explain
+from bootstrap.steps.events import WHY, Event
+from bootstrap.steps.plan import DOING
+from bootstrap.text import duration, grouped_number, rate, size, size_of, speed
 from bootstrap.value import dataclass, field
 
 MEMORY = 5.0  # seconds over which the speed is smoothed
@@ -223,10 +223,10 @@ def progress_words(progress: Progress) -> list[str]:
     """Return amount, speed and time left, from the longest wording to the shortest."""
     if not progress.is_known:
         return []
-    left = "" if progress.left is None else f"{sizes.duration(progress.left)} left"
+    left = "" if progress.left is None else f"{duration(progress.left)} left"
     amount = _amount(progress)
     share = "" if progress.share is None else f"{progress.share:.0%}"
-    done, count = map(sizes.grouped_number, progress.files) if progress.files else ("", "")
+    done, count = map(grouped_number, progress.files) if progress.files else ("", "")
     wordings = (
         *([[f"{done} of {count} files", amount, _speed(progress), left]] if count else []),
         [amount, _speed(progress), left],
@@ -240,18 +240,18 @@ def progress_words(progress: Progress) -> list[str]:
 def _amount(progress: Progress) -> str:
     if progress.unit == "bytes":
         return (
-            sizes.size(progress.done)
+            size(progress.done)
             if progress.total is None
-            else sizes.size_of(progress.done, progress.total)
+            else size_of(progress.done, progress.total)
         )
     if progress.unit == "seconds":
-        return f"{sizes.grouped_number(progress.done)} s"
-    of = "" if progress.total is None else f" of {sizes.grouped_number(progress.total)}"
+        return f"{grouped_number(progress.done)} s"
+    of = "" if progress.total is None else f" of {grouped_number(progress.total)}"
     unit = progress.unit.removesuffix("s") if progress.done == 1 and not of else progress.unit
-    return f"{sizes.grouped_number(progress.done)}{of} {unit}".strip()
+    return f"{grouped_number(progress.done)}{of} {unit}".strip()
 
 
 def _speed(progress: Progress) -> str:
     if not progress.speed or progress.unit == "seconds":
         return ""
-    return sizes.speed(progress.speed) if progress.unit == "bytes" else sizes.rate(progress.speed)
+    return speed(progress.speed) if progress.unit == "bytes" else rate(progress.speed)

@@ -13,13 +13,13 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from bootstrap.events import Event
-from bootstrap.text import sizes
-from bootstrap.text.document import Document
+from bootstrap.steps.events import Event
+from bootstrap.text import duration
 from bootstrap.ui import layout
 from bootstrap.ui.layout import Part, fit, step_line
 from bootstrap.ui.screen import Paint, Screen
 from bootstrap.ui.steps import StepRow, Steps
+from bootstrap.value import Document
 
 FRAMES = 8  # a second
 _LABEL = 9
@@ -110,7 +110,7 @@ class TimelineScreen(Screen):
         with self._lock:
             since, self._lost_at = self._lost_at, None
         if since is not None:
-            self.say(f" link back after {sizes.duration(self._now() - since)}")
+            self.say(f" link back after {duration(self._now() - since)}")
 
     def close(self) -> None:
         self._end()
@@ -144,7 +144,7 @@ class TimelineScreen(Screen):
         if self._steps.setup.started is not None:
             foot.append(self._row(self._steps.setup, width))
         if self._lost_at is not None:
-            gone = sizes.duration(self._now() - self._lost_at)
+            gone = duration(self._now() - self._lost_at)
             wordings = [
                 f"link lost for {gone}; reconnecting, the box continues",
                 f"link lost for {gone}, trying again",

@@ -12,11 +12,11 @@ from _pytest.mark.expression import Expression
 
 from bootstrap import errors
 from bootstrap.errors import EXIT_CODES
-from bootstrap.event_codes import CODES
 from bootstrap.link import parse_host
 from bootstrap.profile import PROFILE
 from bootstrap.profile.load import read_profile
 from bootstrap.providers import NAMES, PROVIDERS
+from bootstrap.steps.event_codes import CODES
 from bootstrap.tasks import NAMES as TASKS
 from bootstrap.tasks import find
 from bootstrap.tasks.parser import parse_command

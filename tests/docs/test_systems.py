@@ -9,7 +9,7 @@ import pytest
 
 from bootstrap.fleet.export import EXPORTS
 from bootstrap.providers import CLASSES
-from bootstrap.render.door_table import DOORS
+from bootstrap.setup.door_table import DOORS
 from tools.docs.generate import ROOT
 
 PAGE = (ROOT / "docs/systems.md").read_text(encoding="utf-8")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.render.door_table import NARROWEST
+from bootstrap.setup.door_table import NARROWEST
 from bootstrap.setup.doors import PASTE_LIMIT
 from tests.boxes import RigBox
 from tests.cli import User

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.render.door_table import NARROWEST
+from bootstrap.setup.door_table import NARROWEST
 from tests.boxes import Rig, RigBox
 from tests.cli import User
 from tests.doors.conftest import Hosted

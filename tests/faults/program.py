@@ -7,8 +7,8 @@ from pathlib import Path
 
 _PROGRAM = """\
 #!{python}
-import bootstrap.render.script as variables
-from bootstrap.cli import main
+import bootstrap.setup.script as variables
+from bootstrap.tasks.cli import main
 for name, number in {numbers}.items():
     assert hasattr(variables, name)
     setattr(variables, name, number)

@@ -19,11 +19,11 @@ from typing import Any
 
 import pytest
 
+from bootstrap.boxes import Run
 from bootstrap.boxes.at_home import RunAtHome
 from bootstrap.errors import NotSafeError
 from bootstrap.link import LinkLost, LocalWire, NoAnswer
 from bootstrap.onbox.redact import Redactor
-from bootstrap.protocol import Run
 from bootstrap.renting.last_results import find_last_results
 from bootstrap.runs.pull import _Pull
 from bootstrap.transfer.puller import Puller

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bootstrap.event_codes import CODES
+from bootstrap.steps.event_codes import CODES
 from tests.faults.plugin import Faults
 from tests.main_job.conftest import Rent
 

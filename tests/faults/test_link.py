@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.plan import NAMES
+from bootstrap.steps.plan import NAMES
 from tests.boxes import Rig, RigBox
 from tests.cli import Completed, Running, User
 from tests.faults.plugin import Faults

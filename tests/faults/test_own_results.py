@@ -22,7 +22,7 @@ from bootstrap.onbox import MAIN
 from bootstrap.onbox.results.complete_files import FileState
 from bootstrap.onbox.results.keep_results import clean_copies
 from bootstrap.onbox.results.run_results import digest_of
-from bootstrap.protocol.transfer import BoxLook, BoxResults, GivenFile, Transfer, WantedFile
+from bootstrap.transfer.frames import BoxLook, BoxResults, GivenFile, Transfer, WantedFile
 from tests.faults.plugin import Faults
 
 PARTS = 4

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.protocol import build_query
+from bootstrap.link import build_query
 from tests.faults.plugin import Faults
 from tests.main_job.conftest import Rent
 from tests.unit.box.test_runner import begin, was

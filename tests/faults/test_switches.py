@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.shell import shell_part
+from bootstrap.steps.shell import shell_part
 from tests.cli import User, UserRepository
 from tests.faults.plugin import Faults
 

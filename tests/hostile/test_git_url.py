@@ -20,11 +20,11 @@ import pytest
 from bootstrap.errors import ProfileError
 from bootstrap.paths import shipped
 from bootstrap.profile.load import read_profile
-from bootstrap.render.door_table import DOORS
 from bootstrap.repo import mirror
 from bootstrap.repo.git import Folders
 from bootstrap.repo.mirror import _ASKPASS
 from bootstrap.setup import SetupRequest
+from bootstrap.setup.door_table import DOORS
 from bootstrap.setup.payload import build_payload
 from tests.cli import User, UserRepository
 from tests.doors.git_server import GitHost, serving

@@ -151,7 +151,7 @@ def test_setup_refuses_a_fake_github_even_where_the_image_trusts_its_host_key(
 
 def test_setup_revokes_the_old_host_key_of_github_on_the_box(rent: Rent, faults: Faults) -> None:
     """An image from before March 2023 trusts it, and so anybody with its private key."""
-    from bootstrap.shell import known_hosts
+    from bootstrap.steps.shell import known_hosts
 
     rented = rent("vast")
     rented.user.repository()

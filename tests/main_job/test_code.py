@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.text.jsonc import read_jsonc
+from bootstrap.runs.jsonc import read_jsonc
 from tests.boxes import Rig
 from tests.main_job.rented import Rented
 from tests.main_job.settled import Settled

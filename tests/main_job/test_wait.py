@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from bootstrap.text.sizes import duration
+from bootstrap.text import duration
 from tests.cli import PROFILE, User
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented

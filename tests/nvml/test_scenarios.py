@@ -12,9 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from bootstrap.boxes import verdict
 from bootstrap.onbox.verdict import judge
-from bootstrap.protocol import verdict
-from bootstrap.ui import page
+from bootstrap.runs import page
 from tests.nvml import scenarios, stub
 from tests.nvml.scenarios import A100, FAULTS, HEALTHY, ORDERS, SLICES
 from tests.waiting import slowness

@@ -28,10 +28,10 @@ PASSED_ON = ("PATH", "LANG", "SSL_", "PIP_", "UV_", "HTTP_PROXY", "HTTPS_PROXY",
 pytestmark = [pytest.mark.xdist_group("wheel"), pytest.mark.sampled(of="module")]
 
 RENDER = """
-from bootstrap.plan import steps_for
+from bootstrap.steps.plan import steps_for
 from bootstrap.profile.load import read_profile
-from bootstrap.render.program import program
-from bootstrap.render.script import NO_SOURCE, render_script, variables
+from bootstrap.setup.program import program
+from bootstrap.setup.script import NO_SOURCE, render_script, variables
 import sys
 profile = read_profile(sys.argv[1]).profile
 steps = steps_for(profile, local=False)
@@ -207,7 +207,7 @@ def test_an_installed_boxstrap_renders_each_shipped_profile_to_valid_bash(
 
 def test_an_installed_boxstrap_without_pip_knows_a_package_index(installed: InstalledPlace) -> None:
     """uv's environments have no pip unless something requires it; boxstrap needs pip's default."""
-    ask = "from bootstrap.render.script import default_index; print(default_index())"
+    ask = "from bootstrap.setup.script import default_index; print(default_index())"
     assert installed.run(installed.bin / "python", "-c", ask).startswith("https://")
 
 

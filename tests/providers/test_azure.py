@@ -27,7 +27,7 @@ from bootstrap.providers import (
 )
 from bootstrap.providers.azure import LONGEST_HOLD_S
 from bootstrap.providers.azure_api import AzureApi, reason_of
-from bootstrap.renting import accounts_for, offers_of, rental, teardown
+from bootstrap.renting import accounts_for, offers_of, rental
 from tests.providers.accounts import KEY, LOADING_S, SimulatedBox, SimulatedOffer
 from tests.providers.azure_account import (
     NO_ROOM,
@@ -379,14 +379,14 @@ def test_an_azure_box_is_gone_only_once_its_machine_is_deleted(world: RentingWor
     account.destroy(box.box_id)
     going = world.seen(box.box_id)
     assert (going.state, going.said) == (RentedState.UNKNOWN, "it is being deleted")
-    assert not teardown.is_gone(account, box.box_id)
+    assert not account.is_gone(box.box_id)
     account.destroy(box.box_id)  # is no error
     # What is being deleted makes no box: another request of that name is refused.
     offer = world.offers()[0]
     with pytest.raises(NoOfferError, match="deprovisioning"):
         account.rent(offer, RentOrder(), box.mark, PUBLIC)
     world.simulation.clock.sleep(61)
-    assert teardown.is_gone(account, box.box_id)
+    assert account.is_gone(box.box_id)
     assert account.boxes() == account.find_mark(box.mark) == account.leftovers() == []
     world.simulation.clock.sleep(400)
     assert account.box(box.box_id) is None

@@ -19,7 +19,7 @@ from bootstrap.errors import NotSafeError, UnreachableError, UsageError
 from bootstrap.link import BoxOptions, Endpoint, KnownBox, all_boxes, retire, save_box
 from bootstrap.providers import NAMES, PROVIDERS, ApiKey, RentedBox, RentedState
 from bootstrap.renting import OwnBox, Rental, RentalState, TeardownOptions, ownership, teardown
-from bootstrap.text.document import document
+from bootstrap.value import document
 from tests.boxes.loopback import LoopbackBox
 from tests.cli import Running, User
 from tests.logins import login_to

@@ -18,17 +18,17 @@ from typing import Any
 
 import pytest
 
+from bootstrap.boxes import BoxLease
 from bootstrap.cancel import CancelToken
 from bootstrap.errors import BoxstrapError, UnreachableError
 from bootstrap.link import KnownBox, all_boxes, read_box, save_box
 from bootstrap.onbox.lease.rules import LeaseState, LeaseTerms
-from bootstrap.protocol import BoxLease
 from bootstrap.providers import PROVIDERS, ApiKey, RentedBox, RentedState
 from bootstrap.renting import Loss, OwnBox, Rental, rental, teardown
 from bootstrap.renting import guard as guard_module
 from bootstrap.renting import guard as guarding
 from bootstrap.tasks.boxes import _look_at_all
-from bootstrap.text.document import document
+from bootstrap.value import document
 from tests.boxes.loopback import LoopbackBox
 from tests.cli import User
 from tests.providers.accounts import KEY, SimulatedAccount, SimulatedBox, SimulatedClock, simulated

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.boxes import parse_lease
 from bootstrap.onbox.lease import keeper
 from bootstrap.onbox.lease.instance import APIS, KeyRefusedError, NoAnswerError, OwnInstance
 from bootstrap.onbox.lease.keeper import LeaseKeeper
 from bootstrap.onbox.lease.rules import AccountReading
-from bootstrap.protocol import parse_lease
 from tests.providers.accounts import FAULTS, KEY, POD_KEY, SimulatedBox, simulated
 
 RUNS = 24

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from bootstrap import __version__
+from bootstrap.boxes import parse_lease
 from bootstrap.onbox.lease.instance import (
     AGENT,
     APIS,
@@ -30,9 +31,8 @@ from bootstrap.onbox.lease.keeper import LeaseKeeper
 from bootstrap.onbox.lease.rules import AccountReading
 from bootstrap.onbox.lease.safety import safe_note
 from bootstrap.onbox.processes import identity
-from bootstrap.protocol import parse_lease
 from bootstrap.providers import ec2, google_cloud
-from bootstrap.text.document import document
+from bootstrap.value import document
 from tests.box_programs import lay_programs, onbox
 from tests.providers.accounts import (
     KEY,

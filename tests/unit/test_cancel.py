@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from bootstrap.boxes import Run
 from bootstrap.boxes.at_home import RunAtHome
 from bootstrap.cancel import made_beside
 from bootstrap.errors import BoxstrapError
-from bootstrap.protocol import Run
 from bootstrap.runs import bring_home, report
 from tests.waiting import wait_until
 

@@ -26,7 +26,7 @@ from bootstrap.profile.consent import (
 )
 from bootstrap.profile.schema import PROFILE, Profile, taking_keys
 from bootstrap.profile.values import Field, Permission, Section, field
-from bootstrap.text.document import document
+from bootstrap.value import document
 from tests.cli import User, UserRepository
 from tests.plain_environment import HERE
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bootstrap.event_codes import explain, field_names
-from bootstrap.events import (
+from bootstrap.steps.event_codes import explain, field_names
+from bootstrap.steps.events import (
     CODES,
     EVENTS,
     MAX_LINE,
@@ -20,8 +20,8 @@ from bootstrap.events import (
     EventLines,
     parse_event,
 )
-from bootstrap.plan import NAMES
-from bootstrap.shell import shell_part
+from bootstrap.steps.plan import NAMES
+from bootstrap.steps.shell import shell_part
 
 HEAD = {"v": 1, "setup": "20261103-abc", "seq": 3, "t": 12.5, "step": "python", "event": "progress"}
 

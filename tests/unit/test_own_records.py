@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
+from bootstrap.boxes import Run, Uploaded
 from bootstrap.boxes.at_home import RunAtHome, all_kept, note_seen
 from bootstrap.errors import BoxstrapError, UsageError
 from bootstrap.fleet.sweep import Ledger, load_ledger, save_ledger
 from bootstrap.link import BoxRepository, KnownBox, all_boxes, save_with_pin
 from bootstrap.paths import state_dir
-from bootstrap.protocol import Run, Uploaded
 from bootstrap.renting.guard import read_count, write_count
 from bootstrap.renting.rental import Rental, RentedHere, all_rentals, save_rental
 from bootstrap.runs.known_runs import list_runs, run_rows
-from bootstrap.text.document import document as printed
+from bootstrap.value import document as printed
 from tests.cli import User
 
 BAD = [None, -1, 1 << 62, 10**400, "x", [1], {"a": 1}, [[0, 10**400]], [[], "x", 1, 1, 2, 3]]

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from bootstrap import paths
+from bootstrap.boxes.secrets import _commands, commands_file
 from bootstrap.errors import UsageError
 from bootstrap.fleet.hosts import groups_file, read_groups
 from bootstrap.link import KnownBox, all_boxes, save_with_pin
 from bootstrap.profile.load import read_profile
 from bootstrap.renting.money import caps_file, read_caps
 from bootstrap.runs.notifiers import notify_file, own_notifiers
-from bootstrap.secrets import _commands, commands_file
 
 COLLEAGUE = 4711
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes files of another user")

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.boxes import Sample
 from bootstrap.link import BoxOptions
 from bootstrap.onbox.runs import top_stream
-from bootstrap.protocol import Sample
 from bootstrap.runs import top
 from bootstrap.runs.top import BoxView, Feed, TopOptions, watch_boxes
 

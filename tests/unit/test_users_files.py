@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.boxes.secrets import _own_text
 from bootstrap.errors import BoxstrapError
 from bootstrap.fleet.sweep import read_sweep
 from bootstrap.link.keys import read_key_file
 from bootstrap.paths import leads_out, read_regular, write_users_file
 from bootstrap.profile.load import describe, public_key
 from bootstrap.profile.yaml_source import read_yaml
-from bootstrap.secrets import _own_text
 from bootstrap.tasks.model_memory import _of_config
 from tests.cli import User
 

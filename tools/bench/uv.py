@@ -13,7 +13,7 @@ from statistics import median
 from urllib.parse import urljoin
 from urllib.request import urlopen
 
-from bootstrap.uv_release import WHEELS
+from bootstrap.steps.uv_release import WHEELS
 from tools.bench import clock, quiet
 from tools.bench.clock import BenchError
 from tools.bench.stage import Stage, StagePlace

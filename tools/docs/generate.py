@@ -9,13 +9,13 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from bootstrap.event_codes import CODES
 from bootstrap.onbox.verdict.check import Check
 from bootstrap.onbox.verdict.judge import BOX_CHECKS, OF_GPUS
-from bootstrap.plan import STEPS
 from bootstrap.profile import PROFILE
 from bootstrap.profile.values import EXPECTED, REQUIRED, Field
-from bootstrap.render.door_table import DOORS
+from bootstrap.setup.door_table import DOORS
+from bootstrap.steps.event_codes import CODES
+from bootstrap.steps.plan import STEPS
 from bootstrap.tasks import find
 from bootstrap.tasks.options import Option
 from tools.docs import json_reference, profile_schema

@@ -15,8 +15,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from bootstrap.events import Event, EventLines
 from bootstrap.paths import shipped
+from bootstrap.steps.events import Event, EventLines
 from tests.boxes import Rig
 from tests.cli import User
 from tools.docs.svg import draw

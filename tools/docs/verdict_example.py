@@ -16,12 +16,12 @@ import tempfile
 from datetime import datetime, timezone
 from pathlib import Path
 
+from bootstrap.boxes import verdict
 from bootstrap.onbox import MAIN
 from bootstrap.onbox.verdict import judge, readers
 from bootstrap.onbox.verdict.expected_hardware import parse_expected
 from bootstrap.profile.load import read_profile
-from bootstrap.protocol import verdict
-from bootstrap.ui import page
+from bootstrap.runs import page
 from tests.nvml import scenarios, stub
 
 SCENARIO = f"""{scenarios.H100}

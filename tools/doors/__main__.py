@@ -15,7 +15,7 @@ from pathlib import Path
 
 from bootstrap.fleet.export import EXPORTS
 from bootstrap.link import KnownBox
-from bootstrap.render.door_table import DOORS
+from bootstrap.setup.door_table import DOORS
 from bootstrap.setup.doors import render_door
 from tests.boxes.proc import RigError
 from tests.unit.render.scripts import WORK, profile

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class GpuProblem(NamedTuple):
-    """A reason why; `code` is one of `event_codes.py`, `says` and `advice` are for users."""
+    """A reason why; `code` is one of `steps/event_codes.py`, `says` and `advice` are for users."""
 
     code: str
     says: str

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.onbox.python.accepted import accepted
-from bootstrap.shell import shell_part
+from bootstrap.steps.shell import shell_part
 from tests.plain_environment import HERE
 from tests.unit.box.test_trees import Trees
 

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.boxes.trees import TreeBeside, clean_trees
 from bootstrap.errors import BusyError, UsageError
 from bootstrap.link import LocalWire
 from bootstrap.onbox.git import trees_of
 from bootstrap.onbox.results.complete_files import state_of
 from bootstrap.onbox.results.run_results import HOME, MADE, digest_of, write_files
 from bootstrap.onbox.work.made import look_at
-from bootstrap.protocol.trees import TreeBeside, clean_trees
 from bootstrap.runs import upkeep
-from bootstrap.text.document import document
 from bootstrap.ui.screens import make_screen
+from bootstrap.value import document
 from tests.box_programs import lay_programs
 from tests.logins import login_on
 from tests.run_states import identity

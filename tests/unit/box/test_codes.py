@@ -1,7 +1,7 @@
 """Every code that the box can send is known on this machine."""
 
-from bootstrap.event_codes import CODES
 from bootstrap.onbox.verdict import gpu_errors, judge
+from bootstrap.steps.event_codes import CODES
 
 PROBLEMS = [
     value for value in vars(gpu_errors).values() if isinstance(value, gpu_errors.GpuProblem)

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from bootstrap.boxes.disk import LowDisk, is_low, parse_low_disk
 from bootstrap.onbox.runs import disk_watch
 from bootstrap.onbox.runs.disk_watch import DiskWatch
-from bootstrap.protocol.disk import LowDisk, is_low, parse_low_disk
 
 GB = 1 << 30
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from bootstrap.estimate import Price
 from bootstrap.onbox.smoke.peaks import MODELS, model_of
 from bootstrap.onbox.verdict.gpu_models import difference
 from bootstrap.providers import Offer, RentOrder
+from bootstrap.providers.estimate import Price
 from tests.providers.cards import CARDS, SoldCard, verdict_of
 
 NAMES = [(card, name) for card in CARDS for name in (*card.written, card.driver)]

@@ -18,8 +18,8 @@ from bootstrap.onbox.lease import activity
 from bootstrap.onbox.lease.activity import ActivityReader
 from bootstrap.onbox.lease.rules import UseReading
 from bootstrap.onbox.processes import ProcessStat, boot_id
-from bootstrap.protocol.transfer import PROGRAM
-from bootstrap.shell import sent_program
+from bootstrap.steps.shell import sent_program
+from bootstrap.transfer.frames import PROGRAM
 
 MOVES = "import os, time\nwhile True: os.write(1, b'x' * 999); time.sleep(0.01)"
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.boxes import Run, find_failure
 from bootstrap.onbox.run_folder import RunFolder
 from bootstrap.onbox.runs.memory_kills import find_counter, keep_kills
-from bootstrap.protocol import Run, find_failure
 from tests.box_programs import lay_programs
 from tests.unit.box.test_runner import make_run
 

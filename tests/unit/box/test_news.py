@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
+from bootstrap.boxes import Run, parse_details
 from bootstrap.onbox import AGENT
 from bootstrap.onbox.run_folder import lines_of
 from bootstrap.onbox.runs import news, tell
 from bootstrap.onbox.runs.news import NewsWatch, passed_on
 from bootstrap.onbox.runs.tell import News, is_address, post, tell_all
 from bootstrap.profile.load import read_commands
-from bootstrap.protocol import Run, parse_details
 from bootstrap.runs.notifiers import notify
 from bootstrap.runs.run_end import _Listener
 from tests.plain_environment import HERE

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from bootstrap.boxes.run import parse_interruption
 from bootstrap.onbox.runs import notice
 from bootstrap.onbox.runs.notice import Notice, NoticeHeeder, find_service
-from bootstrap.protocol.run import parse_interruption
 from tests.boxes.metadata_server import VM, MetadataHandler, notice_in
 from tests.run_states import CASES, lay, some_processes
 from tests.waiting import PATIENCE_S, slowness

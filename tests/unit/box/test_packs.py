@@ -6,7 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from bootstrap.shell import shell_part
+from bootstrap.steps.shell import shell_part
 
 LIBRARY = "".join(shell_part("lib", name) for name in ("base", "packs", "git"))
 

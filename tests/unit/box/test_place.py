@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.shell import shell_part
+from bootstrap.steps.shell import shell_part
 from tests.box_programs import LIBRARY
 from tests.unit.repo.repositories import SampleRepository
 

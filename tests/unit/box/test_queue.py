@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.link import build_query
 from bootstrap.onbox import run_queue
 from bootstrap.onbox.results import keep_results
 from bootstrap.onbox.run_folder import RunFolder
-from bootstrap.protocol import build_query
 from tests.box_programs import LIBRARY, lay_programs, onbox
 from tests.waiting import PATIENCE_S, wait_until
 

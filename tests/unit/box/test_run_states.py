@@ -14,12 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.boxes import probe, run_history
+from bootstrap.boxes.run import STATES, Run, as_it_ended
+from bootstrap.link import build_query
+from bootstrap.link.query import ask
 from bootstrap.onbox.run_folder import RunFolder
 from bootstrap.onbox.runs import top_stream
-from bootstrap.protocol import build_query, probe, run_history
-from bootstrap.protocol.query import ask
-from bootstrap.protocol.run import STATES, Run, as_it_ended
-from bootstrap.shell import functions, shell_part
+from bootstrap.steps.shell import functions, shell_part
 from tests.box_programs import lay_programs
 from tests.run_states import CASES, Processes, lay, some_processes
 from tests.waiting import PATIENCE_S

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.link import build_query
 from bootstrap.onbox.run_folder import RunFolder
-from bootstrap.protocol import build_query
 from tests.box_programs import lay_programs
 from tests.plain_environment import HERE
 from tests.run_states import CASES

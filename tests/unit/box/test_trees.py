@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.onbox import MAIN
-from bootstrap.shell import shell_part
+from bootstrap.steps.shell import shell_part
 from tests.box_programs import LIBRARY
 from tests.run_states import identity
 from tests.unit.protocol.conftest import DEAD

@@ -9,7 +9,7 @@ import pytest
 from bootstrap.onbox import MAIN
 from bootstrap.onbox.python import uv_progress
 from bootstrap.onbox.python.uv_progress import UvProgress
-from bootstrap.shell import shell_part
+from bootstrap.steps.shell import shell_part
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from bootstrap.boxes import verdict
 from bootstrap.errors import BoxstrapError
 from bootstrap.paths import shipped
 from bootstrap.profile import Advice
-from bootstrap.protocol import verdict
+from bootstrap.runs import page
 from bootstrap.setup.result import advised
-from bootstrap.ui import page
 
 SCHEMA = shipped("profiles") / "verdict.schema.json"
 

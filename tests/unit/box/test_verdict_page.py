@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.boxes import Verdict, read_verdict
 from bootstrap.errors import UsageError
-from bootstrap.protocol import Verdict, read_verdict
-from bootstrap.ui.page import Subject, check_place, verdict_page, write_page
+from bootstrap.runs.page import Subject, check_place, verdict_page, write_page
 from tests.nvml import stub
 from tests.unit.box.test_verdict import document, gpu, reason, row
 from tools.docs import verdict_example

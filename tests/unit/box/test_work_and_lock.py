@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.shell import shell_part
+from bootstrap.steps.shell import shell_part
 from tests.run_states import identity
 from tests.unit.protocol.conftest import DEAD
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from bootstrap.boxes.run import Run, repository_names, select_runs
 from bootstrap.errors import UsageError
-from bootstrap.protocol.run import Run, repository_names, select_runs
 
 MINE, THEIRS = "mine-0123abcd", "theirs-89abcdef"
 

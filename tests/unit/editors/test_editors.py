@@ -19,7 +19,7 @@ from bootstrap.runs.editors import (
     update_user_settings,
     wanted_extensions,
 )
-from bootstrap.text.jsonc import JsoncError, read_jsonc
+from bootstrap.runs.jsonc import JsoncError, read_jsonc
 
 CODE = EDITORS["code"]
 WELL = {"libc": ["glibc 2.36"], "kernel": ["6.1.0-18-amd64"], "cxx": ["new"], "free": ["9000000"]}

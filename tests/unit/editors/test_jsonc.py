@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bootstrap.text.jsonc import JsoncError, read_jsonc, value_at, with_item, with_value
+from bootstrap.runs.jsonc import JsoncError, read_jsonc, value_at, with_item, with_value
 
 FILE = """\
 // my settings

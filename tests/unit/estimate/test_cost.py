@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bootstrap.estimate import Rates, Usage, break_even_hours, cost_of, spending
+from bootstrap.providers.estimate import Rates, Usage, break_even_hours, cost_of, spending
 
 PER_HOUR = {  # the comparison "per hour" of the reference documents, dollars for each GPU
     ("AWS", "A100 40GB"): 4.10,

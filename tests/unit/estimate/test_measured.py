@@ -6,8 +6,8 @@ import json
 from types import SimpleNamespace
 from typing import Any
 
-from bootstrap.estimate import Price
-from bootstrap.protocol import RunHistory
+from bootstrap.boxes import RunHistory
+from bootstrap.providers.estimate import Price
 from bootstrap.runs.known_runs import MeasuredRun, measured, same_run, speeds_in
 
 A100 = MeasuredRun("train-1", "NVIDIA A100-SXM4-80GB", 1, 7200, 30.0, {"fp32": 18, "bf16": 250})

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap import estimate
 from bootstrap.errors import UnreachableError
-from bootstrap.estimate import (
+from bootstrap.providers import estimate
+from bootstrap.providers.estimate import (
     Found,
     Price,
     Usage,

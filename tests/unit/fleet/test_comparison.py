@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from bootstrap.boxes import MetricCurve, Run
 from bootstrap.errors import UsageError
 from bootstrap.fleet.comparison import (
     ComparedRun,
@@ -22,7 +23,6 @@ from bootstrap.fleet.comparison import (
     write_comparison,
 )
 from bootstrap.link import BoxOptions
-from bootstrap.protocol import MetricCurve, Run
 from tests.box_programs import lay_programs
 from tests.boxes.loopback import LoopbackBox
 from tests.cli import User

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from bootstrap.boxes import Run
 from bootstrap.boxes.at_home import note_seen
 from bootstrap.errors import UnreachableError
 from bootstrap.fleet.jobs import BoxCapacity, look_at_all, plan_sweep
 from bootstrap.fleet.sweep import Cell, Ledger, Sweep
 from bootstrap.link import KnownBox, save_box
-from bootstrap.protocol import Run
 from tests.providers.accounts import SimulatedBox, simulated
 
 FINISHED, LIVE, WAITING = (Cell(f"./go {n}", {}, str(n) * 8) for n in range(3))

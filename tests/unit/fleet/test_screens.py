@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from bootstrap.errors import UnreachableError
-from bootstrap.events import Event
 from bootstrap.fleet.screens import PrefixedStream, _LiveBoxes, make_box_screens
+from bootstrap.steps.events import Event
 from bootstrap.ui.screens import PlainScreen, make_screen
 
 HOSTS = ["gpu-1", "b"]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bootstrap.boxes.run import Run, called
 from bootstrap.errors import UsageError
 from bootstrap.fleet import sweep_report
 from bootstrap.fleet.comparison import ComparedRun
@@ -15,7 +16,6 @@ from bootstrap.fleet.screens import _Told
 from bootstrap.fleet.sweep import CellRun, Ledger, Sweep, deal, ledger_file, read_sweep, save_ledger
 from bootstrap.link import BoxOptions, KnownBox
 from bootstrap.paths import make_private
-from bootstrap.protocol.run import Run, called
 from bootstrap.runs.status import RunStatus, run_lines
 
 GRID = "parameters:\n  lr: [1e-3, 3e-4]\n  seed: [0, 1, 2]\n"

@@ -24,7 +24,7 @@ from bootstrap.link.exchange import (
 )
 from bootstrap.link.local import LocalWire
 from bootstrap.link.wire import NoAnswer, Wire
-from bootstrap.shell import SHELL_SETTINGS, functions
+from bootstrap.steps.shell import SHELL_SETTINGS, functions
 from tests.unit.link.conftest import SshUser
 from tests.unit.link.sshd import Sshd
 from tests.waiting import PATIENCE_S, wait_until

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap import paths
+from bootstrap.boxes import Run
 from bootstrap.boxes.at_home import RunAtHome, all_kept
 from bootstrap.boxes.receipt import check_receipt, receipt_file, write_receipt
 from bootstrap.errors import HostKeyError, UnreachableError, UsageError, exit_code
@@ -19,7 +20,6 @@ from bootstrap.link.hostkeys import HostKeyCheck, read_pins
 from bootstrap.link.prompt import Prompt
 from bootstrap.link.public_key import PublicKey
 from bootstrap.link.registry import check_fingerprint
-from bootstrap.protocol import Run
 from bootstrap.runs.remote_command import ssh_command
 from bootstrap.transfer.manifest import Manifest, RunOrigin
 from tests.logins import login_to

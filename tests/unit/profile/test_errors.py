@@ -9,7 +9,7 @@ import pytest
 from bootstrap.errors import ProfileError, exit_code
 from bootstrap.profile.load import read_profile
 from bootstrap.profile.yaml_source import WrongProfileError
-from bootstrap.text.document import document
+from bootstrap.value import document
 
 # (profile, its error message); one problem each
 ONE_LINERS = [

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
+from bootstrap.boxes import follow
+from bootstrap.boxes.follow import follow_events
 from bootstrap.errors import BoxstrapError
 from bootstrap.link import LinkLost, LocalStream, LocalWire, NoAnswer, exchange, reconnecting
 from bootstrap.link.exchange import AnswerStream, shell_command
 from bootstrap.link.reconnecting import Backoff, ReconnectingLink
-from bootstrap.protocol import follow
-from bootstrap.protocol.follow import follow_events
 from bootstrap.setup import send as send_module
 from bootstrap.setup.send import CommitSender
 from tests.unit.protocol.conftest import text_of

@@ -9,12 +9,12 @@ from typing import cast
 
 import pytest
 
+from bootstrap.boxes.follow import FirstOutput, first_output, not_shown, watch_beginning
+from bootstrap.boxes.run import Run
 from bootstrap.link import LocalWire
+from bootstrap.link.query import AskedBox
 from bootstrap.onbox.run_folder import RunFolder
 from bootstrap.onbox.runs.first_output import await_output, became, is_first
-from bootstrap.protocol.follow import FirstOutput, first_output, not_shown, watch_beginning
-from bootstrap.protocol.query import AskedBox
-from bootstrap.protocol.run import Run
 from tests.unit.protocol.conftest import BoxHome
 
 pytestmark = pytest.mark.slow

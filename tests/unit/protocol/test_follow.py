@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from bootstrap.boxes.follow import follow_events
 from bootstrap.errors import StepFailedError
 from bootstrap.link import LinkLost, LocalStream, LocalWire, ReconnectingLink
-from bootstrap.protocol.follow import follow_events
 from tests.run_states import identity
 from tests.unit.protocol.conftest import DEAD
 

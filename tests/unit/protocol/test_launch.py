@@ -13,8 +13,8 @@ import pytest
 
 from bootstrap.errors import BoxLacksError, BoxstrapError, UnreachableError
 from bootstrap.link import LinkLost, LocalWire
-from bootstrap.protocol.query import LaunchOptions, build_query, launch, new_setup_id
-from bootstrap.render.program import Program
+from bootstrap.link.query import LaunchOptions, build_query, launch, new_setup_id
+from bootstrap.setup.program import Program
 from tests.waiting import wait_until
 
 # A minimal script that is called like the real one.
@@ -193,7 +193,7 @@ def test_a_script_that_does_not_begin_raises_an_error_with_its_last_words(
     dying = SCRIPT.replace("run)", "run) echo 'no fifo here' >&2; exit 1;")
     fast = build_query("launch").replace("-gt 1000", "-gt 10")
     monkeypatch.setattr(
-        "bootstrap.protocol.query.build_query",
+        "bootstrap.link.query.build_query",
         lambda name, **values: build_query(name, **values).replace("-gt 1000", "-gt 10"),
     )
     assert "-gt 10 " in fast

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from bootstrap.protocol.probe import parse_lease
-from bootstrap.text.document import document
+from bootstrap.boxes.probe import parse_lease
+from bootstrap.value import document
 
 SAID = {
     "v": 1,

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from bootstrap.boxes import probe as probe_module
+from bootstrap.boxes.answers import LONGEST, documents
+from bootstrap.boxes.probe import BoxState, parse_probe
+from bootstrap.boxes.run import STATES
 from bootstrap.errors import BoxLacksError
-from bootstrap.events import WHY
-from bootstrap.plan import NAMES
-from bootstrap.protocol import probe as probe_module
-from bootstrap.protocol.answers import LONGEST, documents
-from bootstrap.protocol.probe import BoxState, parse_probe
-from bootstrap.protocol.run import STATES
 from bootstrap.runs.status import rows_of, status_lines
-from bootstrap.text.document import document
+from bootstrap.steps.events import WHY
+from bootstrap.steps.plan import NAMES
+from bootstrap.value import document
 from tests.unit.protocol.conftest import told
 
 WORDS = ["env", "file", "have", "plan", "working", "last", "time", "bash", "script", "x"]

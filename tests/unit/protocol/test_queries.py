@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.boxes.probe import parse_probe
+from bootstrap.boxes.run_details import parse_details
 from bootstrap.link.exchange import shell_command
-from bootstrap.protocol.probe import parse_probe
-from bootstrap.protocol.query import ask, build_query
-from bootstrap.protocol.run_details import parse_details
-from bootstrap.shell import Value
+from bootstrap.link.query import ask, build_query
+from bootstrap.steps.shell import Value
 from tests.unit.profile import hostile
 from tests.unit.protocol.conftest import BoxHome
 

@@ -17,11 +17,18 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import bootstrap
+from bootstrap.boxes.answers import BoxDocument
 from bootstrap.boxes.at_home import row_of, run_of
+from bootstrap.boxes.disk import parse_low_disk
+from bootstrap.boxes.failure import find_failure
+from bootstrap.boxes.follow import CompletionPoller, file_tail, follow_events, watch_beginning
+from bootstrap.boxes.probe import BoxState, parse_probe, probe
+from bootstrap.boxes.run import STATES, is_name, parse_run
+from bootstrap.boxes.run_details import ask_details, parse_details, results_in_the_way
+from bootstrap.boxes.run_history import SampleLines, ask_history, ask_record
+from bootstrap.boxes.trees import BoxWorkStream, clean_trees, read_content
 from bootstrap.cancel import CancelToken
 from bootstrap.errors import BoxstrapError
-from bootstrap.event_codes import explain
-from bootstrap.events import Event
 from bootstrap.fleet.jobs import count_gpus
 from bootstrap.fleet.nodes import NOT_AN_ANSWER, read_answer
 from bootstrap.link.exchange import (
@@ -31,24 +38,11 @@ from bootstrap.link.exchange import (
     run_script_checked,
     stream_script,
 )
-from bootstrap.plan import STEPS, plan_rows
+from bootstrap.link.query import LaunchOptions, launch
 from bootstrap.profile import Advice
-from bootstrap.protocol.answers import BoxDocument
-from bootstrap.protocol.disk import parse_low_disk
-from bootstrap.protocol.failure import find_failure
-from bootstrap.protocol.follow import CompletionPoller, file_tail, follow_events, watch_beginning
-from bootstrap.protocol.probe import BoxState, parse_probe, probe
-from bootstrap.protocol.query import LaunchOptions, launch
-from bootstrap.protocol.run import STATES, is_name, parse_run
-from bootstrap.protocol.run_details import ask_details, parse_details, results_in_the_way
-from bootstrap.protocol.run_history import SampleLines, ask_history, ask_record
-from bootstrap.protocol.sender import Sender
-from bootstrap.protocol.transfer import BoxFile, BoxResults, GivenFile, Transfer, WantedFile
-from bootstrap.protocol.trees import BoxWorkStream, clean_trees, read_content
-from bootstrap.render.program import Program
 from bootstrap.renting import read_box_id
 from bootstrap.repo.objects import parse_report
-from bootstrap.runs import editors
+from bootstrap.runs import editors, jsonc
 from bootstrap.runs.editors import EDITORS
 from bootstrap.runs.log_reader import LogReader
 from bootstrap.runs.notifiers import who_is_told_of
@@ -59,13 +53,18 @@ from bootstrap.runs.status import rows_of, run_lines, status_lines
 from bootstrap.runs.top import BoxView, JsonLines, LiveTable, PlainLines
 from bootstrap.runs.tunnel import JUPYTER, TENSORBOARD, start_server, stop_server
 from bootstrap.runs.upkeep import ask_lease, what_was_wiped
+from bootstrap.setup.new_run import _begun
+from bootstrap.setup.program import Program
 from bootstrap.setup.result import SetupEnd, fetch_verdict, raise_for
 from bootstrap.setup.send import refs_there
-from bootstrap.sync.new_run import _begun
-from bootstrap.sync.send import SyncState, SyncStream, refusal
-from bootstrap.text import jsonc
-from bootstrap.text.sanitize import SanitizeStream
+from bootstrap.setup.sync import SyncState, SyncStream, refusal
+from bootstrap.steps.event_codes import explain
+from bootstrap.steps.events import Event
+from bootstrap.steps.plan import STEPS, plan_rows
+from bootstrap.text import SanitizeStream
+from bootstrap.transfer.frames import BoxFile, BoxResults, GivenFile, Transfer, WantedFile
 from bootstrap.transfer.push import push_folder, targets_there
+from bootstrap.transfer.sender import Sender
 from bootstrap.ui.screens import JsonScreen
 from tests.logins import login_on
 from tests.unit.protocol.conftest import text_of, told
@@ -316,7 +315,7 @@ READERS: dict[str, Callable[[Any], object]] = {
     "runs/log_reader.py": lambda wire: SanitizeStream().feed(all_of(wire)),
     "runs/log_reader.py, where it is kept": read_log,
     "runs/pull.py": lambda wire: goes_on(login_on(wire), RUN),  # type: ignore[arg-type]
-    "sync/new_run.py": resumed,
+    "setup/new_run.py": resumed,
     "runs/tunnel.py": served,
     "runs/status.py": shown_status,
     "runs/run_end.py, stop": lambda wire: what_ended(run_script(wire, "x")),
@@ -329,30 +328,30 @@ READERS: dict[str, Callable[[Any], object]] = {
     "link/exchange.py": lambda wire: run_script_checked(wire, "x"),
     "setup/sequence.py": lambda wire: plan_rows(STEPS, parse_probe(run_script(wire, "x")).plan),
     "setup/result.py, the end": end_of_setup,
-    "protocol/run_history.py, records": brought,
-    "protocol/follow.py, first lines": lambda wire: watch_beginning(login_on(wire), RUN),  # type: ignore[arg-type]
+    "boxes/run_history.py, records": brought,
+    "boxes/follow.py, first lines": lambda wire: watch_beginning(login_on(wire), RUN),  # type: ignore[arg-type]
     "setup/result.py, the verdict": lambda wire: fetch_verdict(login_on(wire), Advice()),
-    "protocol/follow.py": lambda wire: list(
+    "boxes/follow.py": lambda wire: list(
         follow_events(LinkMadeOnce(wire=wire), SETUP, workdir="/w")
     ),  # type: ignore[arg-type]
-    "protocol/follow.py: its tail": lambda wire: file_tail(wire, "x", "/w", 100),
-    "protocol/follow.py: its end": lambda wire: CompletionPoller._is_over(
+    "boxes/follow.py: its tail": lambda wire: file_tail(wire, "x", "/w", 100),
+    "boxes/follow.py: its end": lambda wire: CompletionPoller._is_over(
         SimpleNamespace(_wire=wire, _query="x", seen=0, _has_told=True)  # type: ignore[arg-type]
     ),
-    "protocol/probe.py": probe,
-    "protocol/sender.py": confirmed,
-    "protocol/run_details.py": detailed,
-    "protocol/run_history.py": remembered,
-    "protocol/trees.py, unsent work": worked,
-    "protocol/trees.py, content": made,
+    "boxes/probe.py": probe,
+    "transfer/sender.py": confirmed,
+    "boxes/run_details.py": detailed,
+    "boxes/run_history.py": remembered,
+    "boxes/trees.py, unsent work": worked,
+    "boxes/trees.py, content": made,
     "renting/ownership.py": named,
-    "protocol/trees.py": cleaned,
-    "sync/send.py": synced,
-    "protocol/query.py": lambda wire: launch(wire, LaunchOptions("x", Program(""), SETUP, "/w")),
+    "boxes/trees.py": cleaned,
+    "setup/sync.py": synced,
+    "link/query.py": lambda wire: launch(wire, LaunchOptions("x", Program(""), SETUP, "/w")),
     "setup/send.py, dependencies": lambda wire: refs_there(before_ready(wire)),
     "transfer/push.py, data": lambda wire: targets_there(before_ready(wire)),
-    "protocol/transfer.py": pushed,
-    "protocol/transfer.py, results": pulled,
+    "transfer/frames.py": pushed,
+    "transfer/frames.py, results": pulled,
     "setup/send.py": lambda wire: parse_report(all_of(wire), all_of(wire)),
 }
 """Module (and which, if it has several) -> its reader of a box's answer. Every module that asks
@@ -360,7 +359,7 @@ a box is listed here."""
 
 ASKS = re.compile(
     r"^from bootstrap\.link\.exchange import.*\b(run_script|run_script_checked|stream_script)\b"
-    r"|^from bootstrap\.protocol\.follow import.*\b(file_tail|follow_file)\b"
+    r"|^from bootstrap\.boxes\.follow import.*\b(file_tail|follow_file)\b"
     r"|\bwire\.start\(|box\.(query|tail)\(",
     re.MULTILINE,
 )

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bootstrap.protocol.run_history import MAX_LINE, Sample, SampleLines, parse_sample
+from bootstrap.boxes.run_history import MAX_LINE, Sample, SampleLines, parse_sample
 
 HOST = {"memory_used": 1, "memory_total": 2, "disk_free": 3, "disk_total": 4}
 WHOLE: dict[str, Any] = {

@@ -11,7 +11,7 @@ import pytest
 from bootstrap.errors import BoxstrapError
 from bootstrap.paths import cache_dir
 from bootstrap.setup import send
-from bootstrap.uv_release import VERSION, WHEELS
+from bootstrap.steps.uv_release import VERSION, WHEELS
 
 MACHINE = "Linux-aarch64"
 NAME = WHEELS[MACHINE][0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bootstrap.protocol.run import NodeOf, parse_node, parse_uploaded
+from bootstrap.boxes.run import NodeOf, parse_node, parse_uploaded
 
 TO = "s3://results/mine/train-1-20261122-084500-a1b2c3"
 

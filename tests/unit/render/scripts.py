@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bootstrap.paths import shipped
-from bootstrap.plan import steps_for
 from bootstrap.profile import Profile
 from bootstrap.profile.load import read_profile
-from bootstrap.render.program import program, program_files
-from bootstrap.render.script import Source, default_values, render_script, variables
-from bootstrap.shell import assignments
+from bootstrap.setup.program import program, program_files
+from bootstrap.setup.script import Source, default_values, render_script, variables
+from bootstrap.steps.plan import steps_for
+from bootstrap.steps.shell import assignments
 
 WORK = Source(
     key="homework-01234567",

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.event_codes import CODES, named_in
-from bootstrap.shell import shell_part
+from bootstrap.steps.event_codes import CODES, named_in
+from bootstrap.steps.shell import shell_part
 
 UV = "error: Failed to fetch: http://10.9.9.9/simple/x/\n  cause: client error (Connect)\n"
 SAID = (

@@ -20,9 +20,9 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.link import build_query
 from bootstrap.link.exchange import _frame, shell_command
-from bootstrap.protocol import build_query
-from bootstrap.shell import shell_part
+from bootstrap.steps.shell import shell_part
 from tests.faults.plugin import Faults
 from tests.unit.render.scripts import shipped_script
 

@@ -18,15 +18,15 @@ from random import Random
 import pytest
 import yaml
 
-from bootstrap import shell
 from bootstrap.errors import UsageError, exit_code
-from bootstrap.plan import NAMES
-from bootstrap.render.carrier import render_carrier, render_fetching
-from bootstrap.render.door_table import DOORS, NARROWEST
-from bootstrap.render.program import packed_program, program, program_files
-from bootstrap.render.script import RECIPE_HERE
+from bootstrap.setup.carrier import render_carrier, render_fetching
+from bootstrap.setup.door_table import DOORS, NARROWEST
 from bootstrap.setup.doors import PASTE_LIMIT, door_url, render_door, too_long
-from bootstrap.shell import bare_python, bare_shell, folded, functions, paste
+from bootstrap.setup.program import packed_program, program, program_files
+from bootstrap.setup.script import RECIPE_HERE
+from bootstrap.steps import shell
+from bootstrap.steps.plan import NAMES
+from bootstrap.steps.shell import bare_python, bare_shell, folded, functions, paste
 from tests.cli import User
 from tests.unit.render.scripts import SHIPPED, TRAIN, WORK, profile, render, static_parts
 from tests.unit.render.test_lint import shellcheck

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.onbox import MAIN
-from bootstrap.shell import shell_part
+from bootstrap.steps.shell import shell_part
 
 pytestmark = pytest.mark.slow
 

@@ -6,8 +6,8 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from bootstrap.secrets import packed
-from bootstrap.shell import quote
+from bootstrap.boxes.secrets import packed
+from bootstrap.steps.shell import quote
 from tests.unit.profile import hostile
 from tests.unit.render.scripts import static_parts
 

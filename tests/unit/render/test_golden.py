@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.plan import NAMES
-from bootstrap.render.program import program
+from bootstrap.setup.program import program
+from bootstrap.steps.plan import NAMES
 from tests.unit.render.scripts import SHIPPED, profile, render, shipped_script, variables_part
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden/recipes"

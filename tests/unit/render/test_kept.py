@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from bootstrap.paths import cache_dir
-from bootstrap.render.script import KEPT, render_recipe
-from bootstrap.shell import Value
+from bootstrap.setup.script import KEPT, render_recipe
+from bootstrap.steps.shell import Value
 from tests.faults.plugin import Faults
 
 
@@ -70,7 +70,7 @@ def test_a_disk_that_fills_while_a_script_is_cached_leaves_no_file(tmp_path: Pat
     code = (
         "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (90, 90))\n"
-        "from bootstrap.render.script import render_recipe\n"
+        "from bootstrap.setup.script import render_recipe\n"
         "assert 'A=1' in render_recipe('x', [('A', 1)], (), '')\n"
     )
     env = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 
 from bootstrap.link.public_key import PublicKey
-from bootstrap.shell import known_hosts
+from bootstrap.steps.shell import known_hosts
 
 PUBLISHED = {
     ("github.com", "ssh-ed25519"): "SHA256:+DiY3wvvV6TuJJhbpZisF/zLDA0zPMSvHdkr4UvCOqU",

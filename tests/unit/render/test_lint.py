@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import bootstrap
-from bootstrap.render.program import program_files
+from bootstrap.setup.program import program_files
 from tests.unit.render.scripts import static_parts
 
 pytestmark = [pytest.mark.slow, pytest.mark.sampled(of="module")]

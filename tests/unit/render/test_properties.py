@@ -17,9 +17,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from bootstrap.boxes.secrets import packed
 from bootstrap.profile import make_profile
-from bootstrap.secrets import packed
-from bootstrap.shell import shell_part
+from bootstrap.steps.shell import shell_part
 from tests.box_programs import lay_programs
 from tests.unit.render import test_env_file
 from tests.unit.render.scripts import loaded, render, variables_part

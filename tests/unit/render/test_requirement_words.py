@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.onbox import MAIN
-from bootstrap.render.script import python_id
+from bootstrap.setup.script import python_id
 from tests.unit.render.scripts import loaded, profile, render
 
 pytestmark = pytest.mark.slow  # each starts programs

@@ -8,8 +8,8 @@ import re
 
 import pytest
 
-from bootstrap.plan import NAMES
-from bootstrap.shell import shell_part
+from bootstrap.steps.plan import NAMES
+from bootstrap.steps.shell import shell_part
 
 DEFINED = re.compile(r"^([a-z_]+)\(\) ", re.MULTILINE)
 STEPS = {name: shell_part("steps", name) for name in NAMES}

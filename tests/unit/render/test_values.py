@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bootstrap.link import build_query
 from bootstrap.profile import make_profile
 from bootstrap.profile.load import read_profile
-from bootstrap.protocol import build_query
-from bootstrap.render.program import program
-from bootstrap.render.script import render_script, variables
-from bootstrap.shell import Value, harmless, quote
+from bootstrap.setup.program import program
+from bootstrap.setup.script import render_script, variables
+from bootstrap.steps.shell import Value, harmless, quote
 from tests.unit.profile import hostile
 from tests.unit.render.scripts import WORK, profile, render, variables_part
 

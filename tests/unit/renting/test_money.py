@@ -22,7 +22,7 @@ from bootstrap.renting.money import (
     read_caps,
 )
 from bootstrap.renting.rental import Rental, RentalState
-from bootstrap.text.document import document
+from bootstrap.value import document
 
 HOUR = 3600.0
 NOW = 1_800_000_000.0

@@ -20,10 +20,10 @@ from typing import Any
 
 import pytest
 
+from bootstrap.boxes import Run, Uploaded
 from bootstrap.boxes.at_home import PullPlace, RunAtHome
 from bootstrap.errors import NotSafeError, UnreachableError, UsageError
 from bootstrap.link import KnownBox, LocalWire
-from bootstrap.protocol import Run, Uploaded
 from bootstrap.providers import RentedBox, RentedState
 from bootstrap.renting import last_results, rental, resumption
 from bootstrap.renting.rental import Rental, RentalState

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from bootstrap.boxes import BoxState, Run
+from bootstrap.boxes.trees import parse_made
 from bootstrap.errors import BoxstrapError, BusyError, NotSafeError, UnreachableError
 from bootstrap.link import KnownBox, LocalWire, all_boxes, ended_boxes, save_box
-from bootstrap.protocol import BoxState, Run
-from bootstrap.protocol.trees import parse_made
 from bootstrap.providers import RefusedKeyError, UndecidedError
 from bootstrap.providers.offer import Leftover, RentedBox, RentedState
 from bootstrap.renting import loss_check, rental, teardown

@@ -131,7 +131,7 @@ def of_another_box(world: World) -> None:
 
     from bootstrap.boxes import receipt
 
-    with patch("bootstrap.secrets.state_dir", lambda: world.user.state):
+    with patch("bootstrap.boxes.secrets.state_dir", lambda: world.user.state):
         receipt.note_name(world.receipt.parents[2], "local", "other")
 
 

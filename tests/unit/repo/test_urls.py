@@ -16,7 +16,7 @@ from bootstrap.repo.git import Folders, GitError
 from bootstrap.repo.mirror import git_credentials
 from bootstrap.repo.names import shown, unquoted
 from bootstrap.repo.urls import UrlKind, as_https, check_url, repository_name, without_user_info
-from bootstrap.text.document import document
+from bootstrap.value import document
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from bootstrap.boxes import BoxRecord, Run
 from bootstrap.boxes.at_home import (
     FOLDER,
     RunAtHome,
@@ -28,7 +29,6 @@ from bootstrap.boxes.record_folder import LogAtHome
 from bootstrap.link import KnownBox, LocalWire, NoAnswer, save_box
 from bootstrap.link.record import all_boxes
 from bootstrap.onbox.runs.logs import RunLog
-from bootstrap.protocol import BoxRecord, Run
 from bootstrap.runs import bring_home
 from tests.box_programs import lay_programs
 from tests.boxes.loopback import LoopbackBox

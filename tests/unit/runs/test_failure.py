@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bootstrap.boxes import Failure, Run, find_failure
 from bootstrap.onbox.redact import Redactor
-from bootstrap.protocol import Failure, Run, find_failure
 
 RUN = Run("k-1", "train-1", "finished", 1, 1, "c" * 40, "w", "train", 2, 9, "python train.py")
 CRASH = """\

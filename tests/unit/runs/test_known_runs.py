@@ -7,15 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.boxes import at_home
+from bootstrap.boxes import Run, at_home
 from bootstrap.boxes.at_home import RunAtHome, note_seen, seen_on
 from bootstrap.link import BoxOptions, KnownBox, parse_host, save_box
 from bootstrap.link.endpoint import resolve
 from bootstrap.link.wire import not_found
-from bootstrap.protocol import Run
 from bootstrap.runs import known_runs, status
 from bootstrap.runs.known_runs import ListedRun, box_of_runs, known_on, run_rows
-from bootstrap.text.document import document
+from bootstrap.value import document
 
 RUN = Run(
     "homework-1", "train-1", "finished", 0, 1_000, "c" * 40, "w", "train", 0, 9, "python x",

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.boxes import Run
 from bootstrap.boxes.at_home import LogPart, RunAtHome
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.link import LocalWire
 from bootstrap.onbox.redact import Redactor
 from bootstrap.onbox.runs.logs import RunLog
-from bootstrap.protocol import Run
 from bootstrap.runs.log_reader import LogReader, together
 from bootstrap.runs.logs import JsonLog, LastDrawn, LogOptions, NamedLog, _Logs, _show
 from bootstrap.ui.screens import JsonScreen

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
+from bootstrap.boxes import Run
 from bootstrap.errors import NotSafeError, UsageError
 from bootstrap.link import LocalWire
 from bootstrap.onbox.redact import Redactor
-from bootstrap.protocol import Run
-from bootstrap.protocol.transfer import BoxFile, BoxLook
 from bootstrap.runs import pull, pull_result
 from bootstrap.transfer.destination import HomeFile
+from bootstrap.transfer.frames import BoxFile, BoxLook
 from bootstrap.transfer.manifest import PulledFile
 from bootstrap.transfer.puller import PullRound
 from tests.logins import login_on

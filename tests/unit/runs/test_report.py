@@ -15,18 +15,12 @@ from xml.etree import ElementTree
 
 import pytest
 
+from bootstrap.boxes import Failure, Run, read_verdict
 from bootstrap.boxes.at_home import PullPlace
+from bootstrap.boxes.run_history import MetricCurve, RunHistory, SampledGpu, SampleHead, ask_history
 from bootstrap.errors import BoxLacksError
 from bootstrap.link import LocalWire, NoAnswer
 from bootstrap.onbox.report.run_history import MOST_LOG, MOST_POINTS, CurveReader
-from bootstrap.protocol import Failure, Run, read_verdict
-from bootstrap.protocol.run_history import (
-    MetricCurve,
-    RunHistory,
-    SampledGpu,
-    SampleHead,
-    ask_history,
-)
 from bootstrap.runs.report import (
     ReportedFile,
     RunReport,
@@ -36,7 +30,7 @@ from bootstrap.runs.report import (
     report_page,
     step_bars,
 )
-from bootstrap.shell import ONBOX
+from bootstrap.steps.shell import ONBOX
 from bootstrap.transfer.destination import MANIFEST
 from bootstrap.ui.plots import Plot, PlotLine
 from tests.logins import login_on

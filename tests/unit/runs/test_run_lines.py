@@ -8,13 +8,13 @@ from types import MappingProxyType
 
 import pytest
 
+from bootstrap.boxes import Failure, find_failure
 from bootstrap.boxes.at_home import row_of, run_of
+from bootstrap.boxes.run import NodeOf, Run, as_it_ended, select_runs
+from bootstrap.boxes.run_details import UsedGpu, gpu_use, parse_details
 from bootstrap.errors import UsageError
-from bootstrap.protocol import Failure, find_failure
-from bootstrap.protocol.run import NodeOf, Run, as_it_ended, select_runs
-from bootstrap.protocol.run_details import UsedGpu, gpu_use, parse_details
 from bootstrap.runs.status import RunFromHome, RunStatus, metric_lines, run_lines
-from bootstrap.text.document import document
+from bootstrap.value import document
 from tests.unit.protocol.conftest import told
 
 NOW = 100_000

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bootstrap.protocol import Run
+from bootstrap.boxes import Run
 from bootstrap.runs import run_end
 
 

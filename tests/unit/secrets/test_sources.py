@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.errors import UsageError
-from bootstrap.secrets import (
+from bootstrap.boxes.secrets import (
     ask_command,
     commands_file,
     find_sources,
@@ -16,6 +15,7 @@ from bootstrap.secrets import (
     read_dotenv,
     take_secrets,
 )
+from bootstrap.errors import UsageError
 from tests.cli import User
 
 READ = {

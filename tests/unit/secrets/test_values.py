@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bootstrap.boxes.secrets import fingerprint, packed, take_secrets
 from bootstrap.errors import UsageError
 from bootstrap.paths import state_dir
 from bootstrap.profile.load import read_profile
-from bootstrap.secrets import fingerprint, packed, take_secrets
 from bootstrap.setup import SetupRequest
 from bootstrap.setup.payload import build_payload
 from tests.cli import User

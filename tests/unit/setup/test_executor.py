@@ -18,22 +18,29 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from bootstrap.boxes import BoxState
 from bootstrap.cancel import CancelledError, CancelToken
 from bootstrap.errors import BoxstrapError, BusyError, StepFailedError
-from bootstrap.event_codes import CODES
-from bootstrap.events import Event
-from bootstrap.link import LinkLost, LocalStream, LocalWire, reconnecting
+from bootstrap.link import (
+    LaunchOptions,
+    LinkLost,
+    LocalStream,
+    LocalWire,
+    build_query,
+    reconnecting,
+)
+from bootstrap.link import query as launching
 from bootstrap.link.exchange import run_script
-from bootstrap.plan import Step, steps_for
-from bootstrap.protocol import BoxState, LaunchOptions, build_query
-from bootstrap.protocol import query as launching
-from bootstrap.render.script import script_id
 from bootstrap.repo.objects import ObjectStream
 from bootstrap.setup import Reporter, executor, payload, send
 from bootstrap.setup.context import SetupContext, get_context
 from bootstrap.setup.executor import SetupExecutor, SetupSenders
 from bootstrap.setup.request import SetupRequest
-from bootstrap.uv_release import VERSION
+from bootstrap.setup.script import script_id
+from bootstrap.steps.event_codes import CODES
+from bootstrap.steps.events import Event
+from bootstrap.steps.plan import Step, steps_for
+from bootstrap.steps.uv_release import VERSION
 from tests.cli import User
 from tests.waiting import PATIENCE_S, wait_until
 

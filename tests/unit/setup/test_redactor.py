@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.boxes.secrets import redactor_of
 from bootstrap.errors import BoxstrapError, StepFailedError
 from bootstrap.link import KnownBox
-from bootstrap.secrets import redactor_of
 from bootstrap.tasks.command import Call, _guarded
-from bootstrap.text.document import document
+from bootstrap.value import document
 
 PEM = "-----BEGIN KEY-----\n" + "\n".join(f"line{n}" + "Ab3/" * 14 for n in range(6)) + "\nxY==\n"
 

@@ -9,15 +9,15 @@ from dataclasses import replace
 
 import pytest
 
+from bootstrap.boxes import BoxState, Run
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import BoxstrapError, exit_code
-from bootstrap.event_codes import CODES, explain, named_in
-from bootstrap.events import Event
 from bootstrap.link import LocalWire
 from bootstrap.profile import Advice, Profile
-from bootstrap.protocol import BoxState, Run
 from bootstrap.repo.snapshot_store import ChangeCount
 from bootstrap.setup.result import SetupEnd, SetupResult, raise_for, run_of_work
+from bootstrap.steps.event_codes import CODES, explain, named_in
+from bootstrap.steps.events import Event
 from bootstrap.ui.screens import JsonScreen
 from tests.logins import login_on
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from bootstrap.boxes.userfile import VARIABLE, ConfigPlace, find_place
 from bootstrap.link import KnownBox, record
-from bootstrap.sshconfig.userfile import VARIABLE, ConfigPlace, find_place
 
 MakeBox = Callable[..., KnownBox]
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBJZ8sOwVHKRf4Jh5O2ZjYVYwTnbqc1+7cjGLq3wNSJv"

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.boxes import ssh_config as updating
+from bootstrap.boxes.alias import drop_alias, update_alias
+from bootstrap.boxes.ssh_config import remove_block
+from bootstrap.boxes.userfile import VARIABLE, ConfigPlace
 from bootstrap.link import Endpoint, KnownBox, parse_host, registry
-from bootstrap.sshconfig import entries as updating
-from bootstrap.sshconfig.alias import drop_alias, update_alias
-from bootstrap.sshconfig.entries import remove_block
-from bootstrap.sshconfig.userfile import VARIABLE, ConfigPlace
 from bootstrap.ui.screen import Screen
 from bootstrap.ui.screens import make_screen
 from tests.unit.sshconfig.conftest import MakeBox

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.sshconfig.entries import has_block, remove_block, update, with_block, without_block
-from bootstrap.sshconfig.userfile import ConfigPlace
+from bootstrap.boxes.ssh_config import has_block, remove_block, update, with_block, without_block
+from bootstrap.boxes.userfile import ConfigPlace
 from tests.unit.sshconfig.asking import hosts_in, meaning, options
 from tests.unit.sshconfig.configs import CONFIGS, USUAL
 from tests.unit.sshconfig.conftest import MakeBox

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.boxes.ssh_config import TAKEN, update
+from bootstrap.boxes.userfile import ConfigPlace
 from bootstrap.link import Route, all_boxes, forget_box, registry
-from bootstrap.sshconfig.entries import TAKEN, update
-from bootstrap.sshconfig.userfile import ConfigPlace
 from tests.unit.sshconfig.asking import meaning, options
 from tests.unit.sshconfig.conftest import KEY, MakeBox
 

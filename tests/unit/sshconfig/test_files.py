@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.errors import UsageError
-from bootstrap.sshconfig import userfile
-from bootstrap.sshconfig.entries import common_options, remove_block, update
-from bootstrap.sshconfig.userfile import (
+from bootstrap.boxes import userfile
+from bootstrap.boxes.ssh_config import common_options, remove_block, update
+from bootstrap.boxes.userfile import (
     VARIABLE,
     ConfigPlace,
     LeftAloneError,
@@ -20,6 +19,7 @@ from bootstrap.sshconfig.userfile import (
     account_home,
     find_place,
 )
+from bootstrap.errors import UsageError
 from tests.unit.sshconfig.asking import options
 from tests.unit.sshconfig.configs import USUAL
 from tests.unit.sshconfig.conftest import MakeBox
@@ -129,7 +129,7 @@ def test_a_failed_write_on_a_full_disk_leaves_the_ssh_config_as_it_was(
     script = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10));"
         "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
-        "from pathlib import Path; from bootstrap.sshconfig.userfile import *\n"
+        "from pathlib import Path; from bootstrap.boxes.userfile import *\n"
         "try: UserFile(Path(sys.argv[1])).prepare(b'x' * 1000)\n"
         "except LeftAloneError as error: print(error)"
     )

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.boxes import alias
+from bootstrap.boxes.alias import NoWindowsError, Windows, find_windows, is_wsl
+from bootstrap.boxes.userfile import ConfigPlace
 from bootstrap.link import Route
-from bootstrap.sshconfig import alias
-from bootstrap.sshconfig.alias import NoWindowsError, Windows, find_windows, is_wsl
-from bootstrap.sshconfig.userfile import ConfigPlace
 from tests.cli import User
 from tests.unit.sshconfig.asking import options
 from tests.unit.sshconfig.configs import USUAL

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.repo.local import read_repository
-from bootstrap.sync.watch import may_travel
+from bootstrap.setup.watch import may_travel
 from tests.unit.repo.conftest import home, new, repo
 from tests.unit.repo.repositories import SampleRepository
 

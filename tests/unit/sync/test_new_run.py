@@ -13,8 +13,8 @@ import pytest
 from bootstrap.errors import UnreachableError
 from bootstrap.link import LocalStream, LocalWire, ReconnectingLink
 from bootstrap.setup import SetupRequest, run_setup
+from bootstrap.setup.new_run import start_run
 from bootstrap.setup.request import RunOptions
-from bootstrap.sync.new_run import start_run
 from bootstrap.ui.screens import PlainScreen
 from tests.cli import User
 from tests.waiting import wait_until

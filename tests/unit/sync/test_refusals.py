@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bootstrap.errors import BoxstrapError, BusyError, NotSafeError, StepFailedError, UsageError
-from bootstrap.sync.send import SyncAnswer, refusal
+from bootstrap.setup.sync import SyncAnswer, refusal
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ import subprocess
 
 import pytest
 
+from bootstrap.boxes import Run
 from bootstrap.boxes.at_home import RunAtHome, note_seen
 from bootstrap.errors import UnreachableError
 from bootstrap.link import KnownBox, record
 from bootstrap.profile import PROFILE
-from bootstrap.protocol import Run
 from bootstrap.tasks import NAMES, usage
 from bootstrap.tasks.command import Call, _complete_error, _with_box
 from tests.cli import User

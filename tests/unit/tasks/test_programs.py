@@ -105,7 +105,7 @@ def test_an_invoke_configuration_file_affects_only_inv(at: User) -> None:
 def test_the_modules_that_open_a_connection_import_no_ssh_library() -> None:
     use = (
         "import bootstrap.link.dial, bootstrap.link.target, bootstrap.setup.sequence, sys;"
-        "import bootstrap.sync.new_run, bootstrap.sync.send, bootstrap.runs.logs;"
+        "import bootstrap.setup.new_run, bootstrap.setup.sync, bootstrap.runs.logs;"
         "import bootstrap.runs.status, bootstrap.runs.run_end;"
         "print(*{'paramiko', 'fabric', 'cryptography', 'pydantic', 'yaml'} & {*sys.modules})"
     )

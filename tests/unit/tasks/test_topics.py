@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.event_codes import CODES
 from bootstrap.profile import PROFILE
+from bootstrap.steps.event_codes import CODES
 from bootstrap.tasks import NAMES
 from bootstrap.tasks.completion import candidates
 from bootstrap.tasks.effects import NEXT

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import pytest
 from pydantic import TypeAdapter
 
-from bootstrap.text.document import Document, document
-from bootstrap.text.document_types import shape
+from bootstrap.tasks.document_types import shape
+from bootstrap.value import Document, document
 
 
 class Colour(Enum):

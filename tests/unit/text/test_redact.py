@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bootstrap.onbox.redact import Redactor, TooShortError
-from bootstrap.shell import sent_program
+from bootstrap.steps.shell import sent_program
 
 calm = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

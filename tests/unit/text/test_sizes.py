@@ -1,6 +1,17 @@
 import pytest
 
-from bootstrap.text import sizes
+from bootstrap.text import (
+    dollars,
+    duration,
+    file_count,
+    first_of,
+    rate,
+    size,
+    size_of,
+    speed,
+    spent,
+    took_in_words,
+)
 
 
 @pytest.mark.parametrize(
@@ -20,17 +31,17 @@ from bootstrap.text import sizes
     ],
 )
 def test_byte_counts_are_shown_with_rounded_units(count, text):
-    assert sizes.size(count) == text
+    assert size(count) == text
 
 
 def test_sizes_speeds_rates_and_counts_are_shown_with_their_units():
-    assert sizes.size_of(12_000_000, 38_000_000) == "12 of 38 MB"
-    assert sizes.size_of(0, 1_300_000_000) == "0.0 of 1.3 GB"
-    assert sizes.speed(12_000_000) == "12 MB/s"
-    assert sizes.rate(4.21) == "4.2/s"
-    assert sizes.rate(1234) == "1,234/s"
-    assert [*map(sizes.file_count, (1, 1200))] == ["1 file", "1,200 files"]
-    assert [sizes.first_of("abc", most) for most in (1, 3)] == [["a", "and 2 more"], [*"abc"]]
+    assert size_of(12_000_000, 38_000_000) == "12 of 38 MB"
+    assert size_of(0, 1_300_000_000) == "0.0 of 1.3 GB"
+    assert speed(12_000_000) == "12 MB/s"
+    assert rate(4.21) == "4.2/s"
+    assert rate(1234) == "1,234/s"
+    assert [*map(file_count, (1, 1200))] == ["1 file", "1,200 files"]
+    assert [first_of("abc", most) for most in (1, 3)] == [["a", "and 2 more"], [*"abc"]]
 
 
 @pytest.mark.parametrize(
@@ -49,7 +60,7 @@ def test_sizes_speeds_rates_and_counts_are_shown_with_their_units():
     ],
 )
 def test_durations_are_shown_in_two_units_at_most(seconds, text):
-    assert sizes.duration(seconds) == text
+    assert duration(seconds) == text
 
 
 @pytest.mark.parametrize(
@@ -64,7 +75,7 @@ def test_durations_are_shown_in_two_units_at_most(seconds, text):
     ],
 )
 def test_dollar_amounts_are_shown_with_enough_digits(amount, text):
-    assert sizes.dollars(amount) == text
+    assert dollars(amount) == text
 
 
 @pytest.mark.parametrize(
@@ -77,5 +88,5 @@ def test_dollar_amounts_are_shown_with_enough_digits(amount, text):
     ],
 )
 def test_the_cost_of_a_duration_is_computed_and_shown_with_it(seconds, price, amount, text):
-    assert (sizes.spent(seconds, price), sizes.took_in_words(seconds, price)) == (amount, text)
-    assert sizes.spent(None, price) is None
+    assert (spent(seconds, price), took_in_words(seconds, price)) == (amount, text)
+    assert spent(None, price) is None

@@ -14,7 +14,7 @@ from typing import Any
 
 from bootstrap.link import LocalWire
 from bootstrap.onbox.transfer.frames import Bundle
-from bootstrap.protocol import BoxResults, Transfer
+from bootstrap.transfer import BoxResults, Transfer
 from bootstrap.transfer.destination import PARTS, Destination
 from bootstrap.transfer.manifest import PulledRecord
 from bootstrap.transfer.puller import Puller, PullRound

@@ -15,8 +15,8 @@ from bootstrap.link import LocalWire
 from bootstrap.onbox.results.complete_files import CompleteFiles
 from bootstrap.onbox.results.keep_results import FOREVER, Keeping
 from bootstrap.onbox.results.run_results import MADE, OwnResults, RunResults, write_files
-from bootstrap.protocol.transfer import BoxFile, BoxLook, GivenFile, WantedFile
 from bootstrap.transfer.destination import PARTS
+from bootstrap.transfer.frames import BoxFile, BoxLook, GivenFile, WantedFile
 from bootstrap.transfer.manifest import Manifest, RunOrigin, read_manifest
 from bootstrap.transfer.push import push_folder
 from tests.unit.transfer.boxes import ResultsHere

@@ -14,8 +14,8 @@ import pytest
 
 from bootstrap.errors import NotSafeError
 from bootstrap.link import LinkLost, LocalStream, LocalWire, NoAnswer
-from bootstrap.protocol.transfer import BegunFile, BoxFile, BoxLook, GivenFile, WantedFile
 from bootstrap.transfer.destination import Destination, PartialFile
+from bootstrap.transfer.frames import BegunFile, BoxFile, BoxLook, GivenFile, WantedFile
 from bootstrap.transfer.puller import PullRound
 from tests.unit.transfer.boxes import KEY, RUN, STOOD_S, ResultsHere, held
 from tests.waiting import PATIENCE_S
@@ -489,7 +489,7 @@ ANSWERS: list[dict[str, object]] = [
 def test_endless_result_names_from_a_box_do_not_fill_this_machines_memory(
     box: ResultsHere, kind: str, more: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bootstrap.protocol.transfer._MOST_TEXT", 100)
+    monkeypatch.setattr("bootstrap.transfer.frames._MOST_TEXT", 100)
     with box.source() as source:
         answers = [({kind: [[f"{n}" + "x" * 20, *more]]}, b"") for n in range(9)]
         monkeypatch.setattr(source._transfer, "run", lambda _: iter(answers))

@@ -28,9 +28,9 @@ from bootstrap.onbox.transfer.frames import (
     read_frames,
 )
 from bootstrap.profile import SentItem
-from bootstrap.protocol import transfer
-from bootstrap.protocol.transfer import Frame, Transfer
-from bootstrap.transfer import sender
+from bootstrap.transfer import frames as transfer
+from bootstrap.transfer import source_files as sender
+from bootstrap.transfer.frames import Frame, Transfer
 from bootstrap.transfer.push import DataSender, LocalItem, Pushed, push_folder, upload_of_several
 from tests.unit.transfer.boxes import pack_frame
 from tests.waiting import PATIENCE_S, wait_until

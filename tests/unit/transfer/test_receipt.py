@@ -22,7 +22,7 @@ Made = tuple[ResultsHere, Manifest, Path]
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Made]:
     """Two results that were pulled, their manifest and their receipt."""
-    monkeypatch.setattr("bootstrap.secrets.state_dir", lambda: tmp_path / "state")
+    monkeypatch.setattr("bootstrap.boxes.secrets.state_dir", lambda: tmp_path / "state")
     wire = LocalWire()
     box = ResultsHere(tmp_path / "box", tmp_path / "home", wire)
     (box.home / "out").mkdir(parents=True)

@@ -5,7 +5,7 @@ import json
 from itertools import count
 from typing import Any
 
-from bootstrap.events import Event, parse_event
+from bootstrap.steps.events import Event, parse_event
 
 STEPS = ["preflight", "shell", "gpu", "repo", "python", "train"]
 _seq = count(1)

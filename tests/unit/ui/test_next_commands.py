@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from bootstrap.protocol import NodeOf, Run
+from bootstrap.boxes import NodeOf, Run
 from bootstrap.tasks.setup_report import next_steps
 from bootstrap.ui.layout import still_billing, what_next
 

@@ -1,6 +1,6 @@
 from telling import Clock, ev, run_events
 
-from bootstrap.events import Event
+from bootstrap.steps.events import Event
 from bootstrap.ui.steps import Progress, Steps, progress_words
 
 

@@ -8,8 +8,8 @@ from rich.cells import cell_len
 from rich.console import Console
 from telling import RUN, STEPS, Clock, ev, paper, run_events, written
 
-from bootstrap.events import CODES, EVENTS, UNITS, WHY
-from bootstrap.plan import NAMES
+from bootstrap.steps.events import CODES, EVENTS, UNITS, WHY
+from bootstrap.steps.plan import NAMES
 from bootstrap.ui.screens import PlainScreen, make_screen
 from bootstrap.ui.timeline import TimelineScreen
 

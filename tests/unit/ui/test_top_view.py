@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from bootstrap.protocol.run_history import Card, Machine, Process, RunNow, Sample
+from bootstrap.boxes.run_history import Card, Machine, Process, RunNow, Sample
 from bootstrap.runs.top import BoxView, LiveTable, TopScreen, make_top_screen
 
 GIB = 1024**3

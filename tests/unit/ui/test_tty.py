@@ -10,7 +10,7 @@ import pytest
 
 SCRIPT = """
 import contextlib, json, sys, time
-from bootstrap.events import parse_event
+from bootstrap.steps.events import parse_event
 from bootstrap.ui.screens import make_screen
 
 def ev(step, event, **fields):

@@ -1,1 +1,0 @@
-"""Rendering: a profile and a commit become one readable bash script."""

@@ -1,0 +1,390 @@
+"""`run`: send the local state to a box and start a new run of it, mostly in one exchange.
+
+A run that ended early is resumed as a new run in the same tree.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from bootstrap.boxes import follow
+from bootstrap.boxes.login import BoxLogin
+from bootstrap.boxes.run import MADE_NOTHING, Run, is_name
+from bootstrap.boxes.run_details import results_in_the_way
+from bootstrap.cancel import CancelToken
+from bootstrap.errors import BoxstrapError, NotSafeError, StepFailedError, UnreachableError
+from bootstrap.link.exchange import BASH, answer_rows, answer_time, stream_script
+from bootstrap.link.query import build_query
+from bootstrap.link.reconnecting import Backoff
+from bootstrap.link.target import BoxOptions
+from bootstrap.link.wire import LinkLost, NoAnswer
+from bootstrap.setup import sync as send
+from bootstrap.setup.request import RunOptions, SetupRequest
+from bootstrap.setup.sequence import execute, prepare, refuse_alone
+from bootstrap.steps.shell import Value
+from bootstrap.ui.screen import Screen
+from bootstrap.value import Document, dataclass, replace
+
+if TYPE_CHECKING:  # the login to the box begins before these are imported
+    from bootstrap.profile.schema import Profile
+    from bootstrap.repo.snapshot_store import ChangeCount
+    from bootstrap.setup.context import SetupContext
+
+_NOTHING_SENT = "none"
+Show = Callable[[Sequence[str]], None]
+
+
+@dataclass(frozen=True)
+class StartedRun(Document):
+    """A run that was started now, or earlier under the same id."""
+
+    KEYS = (
+        "box, run, id=wish.id, gpus=wish.gpus or None, commit=run.commit, "
+        "snapshot=run.snapshot, changes, tree, environment, first_lines, seconds:3"
+    )
+
+    box: str
+    run: Run
+    wish: RunOptions
+    tree: str  # the folder on the box that it runs in
+    environment: str
+    first_lines: tuple[str, ...]  # its first output, or its last if it failed immediately
+    changes: ChangeCount  # how many files differ from its commit
+    seconds: float
+    profile: Profile
+    login: BoxLogin
+    made_nothing: bool  # whether it is over with 0, without a word in its log and without results
+
+    def raise_for_status(self) -> None:
+        """Raise TrainingFailedError if it failed immediately."""
+        follow.raise_if_failed(self.run, self.box)
+
+
+def start_run(request: SetupRequest, screen: Screen, show: Show) -> StartedRun:
+    """Start a run of the local state, once per id of `request.run`, whatever ran before.
+
+    `show` gets its first lines as soon as there are some, or its last if it fails immediately.
+    Raises as `run_setup` and as `sync`: NotSafeError if something made on the box is in the
+    way; UnreachableError if it is unknown whether the run was started.
+    """
+    assert request.run is not None  # noqa: S101 - callers always set it
+    context = prepare(request, screen, CancelToken())
+    try:
+        refuse_alone(context.payload.profile)
+        return begin_run(context, screen, show)
+    finally:
+        context.box.close()
+
+
+def begin_run(
+    context: SetupContext, screen: Screen, show: Show, *, waits: bool = True
+) -> StartedRun:
+    """Start the run that was prepared; `waits`: for its first output. Raises as `start_run`."""
+    began, request = time.monotonic(), context.request
+    assert request.run is not None  # noqa: S101 - callers always set it
+    wish = request.run.of(context.payload.profile)
+    return _Beginning(context, wish, screen, show, follow.FIRST_OUTPUT_S if waits else 0).begin(
+        began
+    )
+
+
+class _Beginning:
+    """The start of one run, from the request to its first lines, across lost links."""
+
+    def __init__(
+        self, context: SetupContext, wish: RunOptions, screen: Screen, show: Show, wait_s: int
+    ) -> None:
+        self._context, self._wait_s = context, wait_s
+        self._wish = wish
+        self._screen = screen
+        self._backoff = Backoff(cancel=context.box.cancel)
+        self._output: follow.FirstOutput | None = None
+        self._show = show
+        self._shown: tuple[str, ...] = ()  # the first lines that were shown
+        self._mark = secrets.token_hex(16)
+        """Ends the first output on the wire, which may hold any byte."""
+
+    def begin(self, began: float) -> StartedRun:
+        """Start it, with a setup if one exchange is not enough."""
+        try:
+            answer = self._at_once() if self._may_be_quick() else None
+            if answer is None or answer.problem == "setup":
+                execute(self._context)
+                answer = self._across_links(self._ask)
+        except LinkLost as lost:
+            raise self._unknown(lost) from None
+        return self._result(answer, began)
+
+    def _may_be_quick(self) -> bool:
+        """False for a box that fetches its files itself or was never set up: it needs a setup."""
+        return self._context.payload.here is not None and bool(self._context.box.known.workdir)
+
+    def _at_once(self) -> send.SyncAnswer:
+        payload, known = self._context.payload, self._context.box.known
+        assert payload.here is not None  # noqa: S101 - see `_may_be_quick`
+        assert payload.snapshot is not None  # noqa: S101
+        state = send.LocalState(payload.here, payload.snapshot, self._context.request.once.share)
+        before = known.of(state.here.key)
+        return self._across_links(
+            lambda: state.send_by(self._ask, before.snapshot if before else "")
+        )
+
+    def _across_links(self, ask: Callable[[], send.SyncAnswer]) -> send.SyncAnswer:
+        while True:
+            try:
+                return ask()
+            except LinkLost as lost:  # safe to repeat: the box knows the run's id
+                self._backoff.lost(lost, news=0)
+                try:
+                    self._context.box.link.reconnect(lost)
+                except UnreachableError as error:
+                    raise self._unknown(error) from None
+
+    def _unknown(self, error: UnreachableError) -> UnreachableError:
+        return UnreachableError(
+            f"{error.what} It is unknown whether the run was started.",
+            where=error.where,
+            hint="Check before you start it again: boxstrap status --host "
+            + self._context.box.name,
+        )
+
+    def _ask(
+        self, sent: send.SyncState | None = None, objects: send.EarlyObjects | None = None
+    ) -> send.SyncAnswer:
+        """Make one exchange. A started run is reported immediately, then its first lines."""
+        wire = self._context.box.wire
+        values = self._values() if sent else {**self._values(), "STATE": _NOTHING_SENT}
+        with send.exchange(wire, values, sent, objects, "run") as (stream, answer):
+            if "run" in answer.facts and self._shows_at_once():
+                self._say_started(answer.facts["run"].rpartition("/")[2])
+                self._output = self._shown_output(stream)
+            return answer
+
+    def _values(self) -> dict[str, Value]:
+        from bootstrap.setup.script import OF_ONE_RUN
+
+        payload, request = self._context.payload, self._context.request
+        wish = self._wish
+        return {
+            "workdir": self._context.box.workdir,
+            "REPO_KEY": payload.source.key,
+            "REPO_ROOT": payload.source.root,
+            "OBJECT_FORMAT": payload.here.object_format if payload.here else "",
+            "WAIT_S": request.wait_s,
+            "SCRIPT": payload.program_id,
+            "OF_ONE_RUN": "|".join(OF_ONE_RUN),
+            "RUN_ID": wish.id,
+            "RUN_WORDS": " ".join(wish.words(payload.profile)),
+            "show_s": self._wait_s if self._shows_at_once() else "",
+            "mark": self._mark,
+        }
+
+    def _shows_at_once(self) -> bool:
+        """Whether this machine can redact the run's output; if not, the box has to."""
+        box = self._context.box
+        return all(name in box.redactor.secrets for name in box.known.secrets or ())
+
+    def _shown_output(self, stream: send.SyncStream) -> follow.FirstOutput:
+        """Show its first lines as they come; return them, or the last if it failed immediately."""
+        said = stream.rest(f"\n{self._mark}\n".encode())
+        # Without an incomplete last line: it may hold a part of a secret, which isn't redacted.
+        early = follow.first_output(b"running\n" + said[: said.rfind(b"\n") + 1]).lines
+        lines = tuple(map(self._screen.redact, early))
+        if lines and not self._shown:
+            self._shown = lines
+            self._show(lines)
+        return follow.first_output(stream.rest(b"\n") + b"\n" + stream.rest())
+
+    def _say_started(self, name: str) -> None:
+        if self._wish.queue or not self._wait_s:
+            return
+        self._screen.say(follow.waits_for_output(name))
+
+    def _result(self, answer: send.SyncAnswer, began: float) -> StartedRun:
+        context, name = self._context, self._context.box.name
+        answer.warn(context.box)
+        if "run" not in answer.facts:
+            if answer.problem:
+                raise send.refusal(answer, context.box.label, name)
+            raise BoxstrapError(
+                "the run was not started, and the box does not say why.",
+                where=context.box.label,
+                hint=f"See what it says: boxstrap status --host {name}",
+            )
+        self._remember()
+        run = self._run_of(answer)
+        output = self._output or self._watched(run)
+        lines = tuple(map(self._screen.redact, output.lines))
+        fresh = follow.not_shown(lines, self._shown)
+        if fresh and (output.rc or not self._shown):
+            self._show(fresh)
+        if output.made_nothing and self._wait_s:
+            self._screen.warn(f"{run.name} {MADE_NOTHING}")
+        return StartedRun(
+            box=name,
+            run=replace(run, state=output.state, rc=output.rc),
+            wish=self._wish,
+            tree=answer.facts.get("dir", ""),
+            environment=answer.facts.get("venv", ""),
+            first_lines=lines,
+            changes=context.payload.changes,
+            seconds=time.monotonic() - began,
+            profile=context.payload.profile,
+            login=context.box,
+            made_nothing=output.made_nothing,
+        )
+
+    def _run_of(self, answer: send.SyncAnswer) -> Run:
+        key, _, name = answer.facts["run"].rpartition("/")
+        source = self._context.payload.source
+        started = answer_time(answer.facts.get("started", ""))
+        return Run(
+            repo_key=key,
+            name=name,
+            state="running",
+            rc=None,
+            started=started,
+            begun=0 if self._wish.queue else started,
+            commit=source.commit,
+            work="",
+            session=self._wish.session,
+            written=0,
+            log_bytes=0,
+            command=self._wish.command,
+            snapshot=source.snapshot,
+            queue=self._wish.queue.replace(":", " "),
+            attended=True,
+        )
+
+    def _watched(self, run: Run) -> follow.FirstOutput:
+        """Wait for its first lines; the box redacts secrets whose values are not here."""
+        box = self._context.box
+        self._say_started(run.name)
+        self._context.box_state()
+        return box.ask(partial(follow.watch_beginning, run=run, seconds=self._wait_s))
+
+    def _remember(self) -> None:
+        from bootstrap.repo.snapshot import remember_snapshot
+        from bootstrap.setup.context import stood_in
+
+        payload, box = self._context.payload, self._context.box
+        source = payload.source
+        box.note_sent(
+            payload.here,
+            source.key,
+            box.workdir,
+            stood_in=stood_in(self._context.request, payload),
+            root=source.root,
+            snapshot=source.snapshot,
+        )
+        if payload.here is not None and payload.snapshot is not None:
+            remember_snapshot(payload.here, payload.snapshot)
+
+
+_SET_UP = "Set the box up again: boxstrap setup"
+_WHY = {
+    "alive": ("it runs, or waits for its turn", "Follow it: boxstrap logs -f"),
+    "over": ("it finished with exit code 0: there is nothing to resume", "A new run: boxstrap run"),
+    "unknown": (
+        "its profile had no command to resume it",
+        "Name one in the profile, as train.resume, for the next run.",
+    ),
+    "nodes": (
+        "it is one of several nodes, which go on together",
+        "Begin a run on all with the command that goes on: boxstrap run --host … --host … -- "
+        "COMMAND",
+    ),
+    "held": ("another run has its tree", "Wait for that, or stop it: boxstrap status"),
+    "changed": (
+        "the files of its tree have changed",
+        "Begin a run of those, with the command that goes on: boxstrap run -- COMMAND",
+    ),
+    "busy": ("another setup is at work on this box", "See what it does: boxstrap status"),
+    "script": ("the box was set up by an earlier version", _SET_UP),
+}
+"""The box's word for why it starts nothing -> reason and what to do."""
+
+
+@dataclass(frozen=True)
+class ResumedRun(Document):
+    box: str
+    run: Run
+    resumes: str
+    first_lines: tuple[str, ...]
+
+    def raise_for_status(self) -> None:
+        """Raise TrainingFailedError if it failed immediately."""
+        follow.raise_if_failed(self.run, self.box)
+
+
+def resume_run(
+    options: BoxOptions, screen: Screen, name: str, wait_s: int, *, overwrite: bool = False
+) -> ResumedRun:
+    """Resume the run of that name, once even if the link is lost. Raises UsageError if there is
+    none, NotSafeError if it can't be resumed, StepFailedError if the box could not start it."""
+    with BoxLogin.open(options, screen) as box:
+        old = box.runs(name)[0]
+        run = _begun(box, old, wait_s, overwrite=overwrite)
+        screen.say(follow.waits_for_output(run.name))
+        output = box.ask(partial(follow.watch_beginning, run=run))
+        return ResumedRun(
+            box.name,
+            replace(run, state=output.state, rc=output.rc),
+            old.name,
+            tuple(map(screen.redact, output.lines)),
+        )
+
+
+def _ask(box: BoxLogin, query: str) -> dict[str, str]:
+    """Return the box's complete answer. Raises LinkLost, NoAnswer."""
+    said = dict(answer_rows(stream_script(box.wire, query, BASH).whole()))
+    if "over" not in said:
+        if not box.wire.alive():
+            raise LinkLost(box.label)
+        raise NoAnswer(
+            "it did not report whether the run was started.",
+            where=box.label,
+            hint="Look what it does: boxstrap status",
+        )
+    return said
+
+
+def _begun(box: BoxLogin, old: Run, wait_s: int, *, overwrite: bool = False) -> Run:
+    query = build_query(
+        "resume",
+        workdir=box.workdir,
+        repo_key=old.repo_key,
+        name=old.name,
+        run_id=secrets.token_hex(8),
+        wait_s=wait_s,
+        overwrite="yes" if overwrite else "",
+    )
+    said = box.ask(partial(_ask, query=query))
+    where = f"{box.label}, {old.name}"
+    if said.get("refused") == "results":
+        raise results_in_the_way([said.get("log", "")], where, box.name)
+    if why := said.get("refused"):
+        what, hint = _WHY.get(why, ("the box does not say why", _SET_UP))
+        raise NotSafeError(f"it can't go on: {what}.", where=where, hint=hint)
+    if not is_name(said.get("run", "")):
+        raise StepFailedError(
+            f"it was not started: {said.get('log', 'the box does not say why')}.",
+            where=where,
+            hint=f"See what the box does: boxstrap status --host {box.name}",
+        )
+    started = answer_time(said.get("started", ""))
+    return replace(
+        old,
+        name=said["run"],
+        state="running",
+        rc=None,
+        started=started,
+        begun=started,
+        command=said.get("command", ""),
+        ended="",
+        can_resume=False,
+    )

@@ -1,0 +1,98 @@
+"""The program: what runs on a box, the same for everybody who has this version.
+
+Its files are those of `templates/` (`lib/`, `steps/`, `doors/`, and of `box/` at its top), and the
+package `onbox/`, as they are here; `defaults.sh` has the values of the plainest profile. A box has
+it in a folder under its digest, so that two versions never meet there; it is sent once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Collection, Mapping
+from functools import cache, cached_property
+
+from bootstrap.paths import shipped
+from bootstrap.setup.script import RECIPE_HERE, default_values, kept_text, page
+from bootstrap.steps.shell import assignments, bare_python, bare_shell, onbox_files
+from bootstrap.value import dataclass
+
+_LIBRARY_HERE = re.compile(r"^( *)# library: ([a-z0-9_/ ]+)\n", re.MULTILINE)
+_NOT_OF_A_DOOR = ("onbox/transfer/", "doors/fetch.sh")
+"""What comes with a query and doesn't stay, or before a narrow door's program."""
+_OF_FEW = {
+    "onbox/data/download.py": "DATA",
+    "onbox/data/fetch.py": "DATA",
+    "onbox/data/sources.py": "DATA",
+    "onbox/lease/": "LEASE",
+    "onbox/bucket/": "RESULTS_TO",
+    "onbox/conda/": "CONDA",
+    "onbox/nodes/": "TRAIN_NODES",
+}
+"""What a packed door leaves out, unless the profile sets this variable."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """The program as it travels: each file after a form feed and a line with its name."""
+
+    text: str
+
+    @cached_property
+    def digest(self) -> str:
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+    @cached_property
+    def files_digest(self) -> str:
+        """SHA-256 of its files, one after another, in the order in which a shell lists them."""
+        return hashlib.sha256(re.sub(r"\f.*\n", "", self.text).encode()).hexdigest()
+
+    @cached_property
+    def packed(self) -> bytes:
+        """It as gzip; from the cache of this machine if it was packed before."""
+        import gzip  # late: a box gets it once
+
+        return kept_text(self.digest, lambda: gzip.compress(self.text.encode(), 6, mtime=0))
+
+
+@cache
+def program() -> Program:
+    return _put_together(program_files())
+
+
+def packed_program(used: Collection[str]) -> Program:
+    """Return what a packed door carries of it: without comments, docstrings and indentation, and
+    without what is not `used`, the variables that the profile sets."""
+    unused = tuple(place for place, name in _OF_FEW.items() if name not in used)
+    files = program_files(bare=True)
+    return _put_together({n: text for n, text in files.items() if not n.startswith(unused)})
+
+
+def _put_together(files: Mapping[str, str]) -> Program:
+    in_order = sorted(files, key=lambda name: (name.count("/"), name))
+    return Program("".join(f"\f{name}\n{files[name]}" for name in in_order))
+
+
+@cache
+def program_files(*, bare: bool = False) -> dict[str, str]:
+    """Return the text of each of its files, by its path in the program's folder."""
+    defaults = f"# What a recipe doesn't name is as here.\n{assignments(default_values())}"
+    files = {"setup.sh": page(RECIPE_HERE, bare=bare), "defaults.sh": defaults}
+    for kind in ("lib", "steps", "doors", "box"):
+        for file in sorted((shipped("templates") / kind).glob("*.sh")):
+            text = _LIBRARY_HERE.sub(_loads, file.read_text("utf-8"))
+            files[file.name if kind == "box" else f"{kind}/{file.name}"] = text
+    files |= onbox_files()
+    own = {name: text for name, text in files.items() if not name.startswith(_NOT_OF_A_DOOR)}
+    return {name: _bare(name, text) for name, text in own.items()} if bare else own
+
+
+def _loads(named: re.Match[str]) -> str:
+    """Return the line by which a program of `box/` loads parts of the library."""
+    return f'{named[1]}for _part in {named[2]}; do . "${{0%/*}}/lib/$_part.sh"; done\n'
+
+
+def _bare(name: str, text: str) -> str:
+    if name in ("setup.sh", "defaults.sh"):
+        return text
+    return f"{bare_python(text)}\n" if name.endswith(".py") else bare_shell(text)

@@ -1,0 +1,248 @@
+"""Shell code for a box: its shipped parts, values quoted for it, made short.
+
+The parts are plain shell files that shellcheck can read; nothing is substituted
+in them. The first line, a shellcheck directive, is left out.
+
+Values are quoted so that they arrive byte for byte and are never executed. Everything is quoted by
+default: a template must ask explicitly to write a value unquoted, and then it may consist of
+harmless characters only.
+
+Packing shortens a script without changing what it does, and makes one paste of it. Comments and
+indentation are removed; names are kept, since renaming could introduce errors (docs/adr/0018). gzip
+and base64 exist on every box.
+"""
+
+from __future__ import annotations
+
+import ast
+import base64
+import re
+import zlib
+from collections.abc import Mapping, Sequence
+from functools import cache, lru_cache
+from pathlib import Path
+
+from bootstrap.paths import shipped
+
+_LINT = re.compile(r"\A# shellcheck .*\n")
+_LIBRARY_HERE = re.compile(r"^ *# library: ([a-z0-9_/ ]+)\n", re.MULTILINE)
+"""Names the parts of the library, or of queries, that a query needs."""
+ONBOX = Path(__file__).resolve().parents[1] / "onbox"
+_OWN_IMPORT = re.compile(r"^ *from (\.+)([\w.]*) import (\(?[^#\n]*)", re.MULTILINE)
+
+
+@cache
+def shell_part(kind: str, name: str) -> str:
+    """Return the text of `templates/<kind>/<name>.sh`, without its shellcheck directive."""
+    text = (shipped("templates") / kind / f"{name}.sh").read_text(encoding="utf-8")
+    return _LINT.sub("", text)
+
+
+@cache
+def onbox_files() -> dict[str, str]:
+    files = sorted(ONBOX.rglob("*.py"))
+    return {file.relative_to(ONBOX.parent).as_posix(): file.read_text("utf-8") for file in files}
+
+
+def own_imports(name: str, text: str) -> list[str]:
+    """Return the files of `onbox/` that the text of one of them imports, in its order."""
+    found = []
+    for dots, module, names in _OWN_IMPORT.findall(text):
+        folder = name.split("/")[: -len(dots)]
+        whole = "/".join([*folder, *filter(None, module.split("."))])
+        beside = [f"{whole}/{each.split(' as ')[0].strip()}.py" for each in names.split(",")]
+        found += [each for each in (f"{whole}.py", *beside) if each in onbox_files()]
+    return found
+
+
+@cache
+def sent_program(name: str) -> str:
+    """Return a program of `onbox/`, with what it imports, as one argument for `python -c`."""
+    loaded: list[str] = []
+
+    def load(name: str) -> None:
+        for each in own_imports(name, onbox_files()[name]):
+            if each not in loaded:
+                load(each)
+        loaded.append(name)
+
+    load(name)
+    modules = [name.removesuffix(".py").replace("/", ".") for name in loaded]
+    packages = sorted({module.rpartition(".")[0] for module in modules} | {"onbox"})
+    # Compressed, comments and all: to take those away costs more time than it saves on the way.
+    named = zip(modules, loaded, strict=True)
+    loads = [f"load({module!r},{onbox_files()[name]!r})" for module, name in named]
+    parents = [f"load({each!r},'__path__=[]')" for each in packages]
+    whole = "\n".join([_LOAD, *parents, *loads, f"sys.modules[{modules[-1]!r}].main()"])
+    packed = base64.b64encode(zlib.compress(whole.encode(), 9)).decode()
+    return f"import zlib,base64;exec(zlib.decompress(base64.b64decode('{packed}')))"
+
+
+_LOAD = """\
+import sys,types
+def load(name,text):
+ module=types.ModuleType(name)
+ module.__package__=name.rpartition('.')[0]
+ sys.modules[name]=module
+ exec(compile(text,name,'exec'),module.__dict__)"""
+
+
+def named_library(text: str) -> str:
+    """Return the parts of the library, and of queries, that lines `# library:` of a text name."""
+    parts = " ".join(_LIBRARY_HERE.findall(text)).split()
+    places = (f"lib/{part}".split("/")[-2:] for part in parts)
+    return "".join(shell_part(kind, name) for kind, name in places)
+
+
+@cache
+def known_hosts() -> tuple[str, ...]:
+    """Return the git hosts' public keys, one known_hosts line each."""
+    text = (shipped("templates") / "known_hosts").read_text(encoding="utf-8")
+    return tuple(line for line in text.splitlines() if line and not line.startswith("#"))
+
+
+@cache
+def functions(kind: str, name: str, wanted: tuple[str, ...]) -> str:
+    """Return some functions of `templates/<kind>/<name>.sh`, with comments: of one line, or up to a
+    `}` at the start of one. Raises KeyError if the file lacks one of them."""
+    found = {match["name"]: match[0] for match in _FUNCTION.finditer(shell_part(kind, name))}
+    return "".join(found[each] + "\n" for each in wanted)
+
+
+def called(library: str, by: str) -> str:
+    """Return a library without the functions that neither `by` nor what it calls names."""
+    bodies = {match["name"]: match[0] for match in _FUNCTION.finditer(library)}
+    kept, texts = set[str](), [by, _FUNCTION.sub("", library)]
+    while texts:
+        new = bodies.keys() & set(re.findall(r"\w+", bare_shell(texts.pop()))) - kept
+        kept |= new
+        texts += [bodies[name] for name in new]
+    return _FUNCTION.sub(lambda match: match[0] * (match["name"] in kept), library)
+
+
+_FUNCTION = re.compile(
+    r"(?:^#.*\n)*^(?P<name>[a-z_]+)\(\) (?:\{ .* \}|\{\n(?:.*\n)*?\})$", re.MULTILINE
+)
+
+
+Value = str | bool | int | Sequence[str] | Mapping[str, str]
+
+_LINE = 100  # characters of an array that stands in one line
+_HARMLESS = re.compile(r"[A-Za-z0-9_./:@%+=, -]*")
+
+
+def quote(value: Value) -> str:
+    """Return `value` in a form that bash reads back unchanged.
+
+    Text is single-quoted; a flag is `yes` or empty; a sequence is an array, and a
+    mapping an associative one, to be declared (`declare -A`).
+
+    Raises ValueError on a NUL, which no shell can hold.
+    """
+    if isinstance(value, bool):
+        return "'yes'" if value else "''"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, str):
+        if "\0" in value:
+            raise ValueError("a NUL byte cannot be written into a shell script")
+        return "'" + value.replace("'", "'\\''") + "'"
+    if not value:
+        return "()"
+    if isinstance(value, Mapping):
+        rows = (f"  [{quote(key)}]={quote(item)}\n" for key, item in value.items())
+        return "(\n" + "".join(rows) + ")"
+    items = [quote(item) for item in value]
+    line = f"({' '.join(items)})"
+    return line if len(line) <= _LINE else "(\n" + "".join(f"  {item}\n" for item in items) + ")"
+
+
+def harmless(text: str) -> str:
+    """Return `text` for a comment or a name: any special character becomes `?`."""
+    return "".join(c if _HARMLESS.fullmatch(c) else "?" for c in text)
+
+
+def assignments(values: dict[str, Value]) -> str:
+    """Return lines of `name=value`; a mapping is one everywhere, wherever it is read."""
+    return "".join(
+        f"{'declare -gA ' * isinstance(value, Mapping)}{name}={quote(value)}\n"
+        for name, value in values.items()
+    )
+
+
+FOLD = 1000  # characters in a line: a terminal takes at most 4,095 (termios(3), MAX_CANON)
+
+_ROUNDS = 5  # zopfli's: one more gains 65 bytes, thirty 8 more, for twice the time
+_BLOCKS = 4  # at most; fifteen gain 50 bytes for a long script, for twice the time
+_WORTH_IT = 96 * 1024  # bytes; above, all rounds take seconds, and one gains nearly as much
+
+
+def bare_shell(text: str) -> str:
+    """Return shell code without comment lines and indentation; not for here-documents."""
+    lines = (line.strip() for line in text.splitlines())
+    return "".join(f"{line}\n" for line in lines if line and not line.startswith("#"))
+
+
+def bare_python(text: str) -> str:
+    """Return Python without comments, docstrings and annotations of functions, and with few spaces.
+    Only for code that reads none of these."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            node.body = [each for each in node.body if not _is_text(each)] or [ast.Pass()]
+        if isinstance(node, ast.FunctionDef):
+            node.returns = None
+        if isinstance(node, ast.arg):
+            node.annotation = None
+    parts = _STRING.split(ast.unparse(tree))
+    parts[::2] = (_SPACES.sub(lambda found: found[1] or found[2], part) for part in parts[::2])
+    return _INDENT.sub(lambda found: " " * (len(found[0]) // 4), "".join(parts))
+
+
+_STRING = re.compile(r"""('(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")""")
+_SPACES = re.compile(r"([,:]) | ([-+*/%|<>]|[-+*/<>=!:]?=) ")
+_INDENT = re.compile(r"^( {4})+", re.MULTILINE)
+
+
+def _is_text(node: ast.stmt) -> bool:
+    """Whether it is a docstring, of whatever stands before it."""
+    value = node.value if isinstance(node, ast.Expr) else None
+    return isinstance(value, ast.Constant) and isinstance(value.value, str)
+
+
+@lru_cache(maxsize=8)
+def squeezed(data: bytes) -> bytes:
+    """Return `data` as gzip, reproducibly; short data is compressed as well as deflate can."""
+    from zopfli.gzip import compress
+
+    rounds = _ROUNDS if len(data) <= _WORTH_IT else 1
+    return bytes(compress(data, numiterations=rounds, blocksplittingmax=_BLOCKS))
+
+
+def encoded(script: str) -> str:
+    """Return the script as gzip in base64, in one line."""
+    return base64.b64encode(squeezed(script.encode())).decode()
+
+
+def folded(text: str) -> str:
+    """Return `text` in lines that fit a terminal's input buffer."""
+    return "".join(f"{text[at : at + FOLD]}\n" for at in range(0, len(text), FOLD))
+
+
+def paste(script: str) -> str:
+    """Return a paste that runs the script completely or not at all, with the terminal as stdin.
+
+    Without its last line the here-document is unterminated, and nothing runs; if the
+    middle is damaged, gzip finds a wrong length or checksum, and nothing runs either.
+    """
+    unpack = "f=$(mktemp);base64 -d<<'E'|gzip -dc>$f&&bash $f;rm $f"
+    return f"{unpack}\n{folded(encoded(script))}E\n"
+
+
+SHELL_SETTINGS = (
+    *("BASHOPTS", "BASH_COMPAT", "BASH_ENV", "BASH_XTRACEFD", "CDPATH", "ENV", "EXECIGNORE"),
+    *("FUNCNEST", "GLOBIGNORE", "GLOBSORT", "GREP_OPTIONS", "POSIXLY_CORRECT", "SHELLOPTS"),
+    "TMOUT",
+)
+"""No script of this program sees them. `reset_shell` in `templates/lib/base.sh` has the same, for
+scripts that a door starts."""

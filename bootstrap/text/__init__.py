@@ -1,1 +1,0 @@
-"""Text as people read it and as it is safe to show: sanitized, redacted, with sizes."""
