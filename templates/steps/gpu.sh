@@ -26,23 +26,8 @@ apply_gpu() {
   ! any_alive_run || asked+=(--run-alive)
   "$BOX_HOME/agent/bin/python" "$ONBOX" verdict.verify --order "$BOX_HOME/gpu.order" \
     --out "$BOX_HOME/gpu.json" "${asked[@]}" >"$BOX_HOME/gpu.said" 3>&- 9>&- || rc=$?
-  read_verdict
+  report <"$BOX_HOME/gpu.said"
   return "$rc"
-}
-
-# Reads the lines that verdict/verify.py documents: the weightiest reason comes first.
-read_verdict() {
-  local word first code driver=
-  read_text "$BOX_HOME/gpu.said" || return
-  printf %s "$TEXT"
-  while read -r word first code _; do
-    case $word:$first in
-      driver:*) driver=$first$'\n' ;;
-      reason:return) [ -s "$STEP_CODE" ] || printf '%s\n' "$code" >"$STEP_CODE" ;;
-      reason:warn) emit warn "code=$code" ;;
-    esac
-  done <<<"$TEXT"
-  write_file "$BOX_HOME/gpu.driver" 600 "$driver"
 }
 
 find_devices() {

@@ -288,7 +288,9 @@ def test_the_summary_of_a_verdict_has_one_line_each_for_gpus_driver_reasons_and_
         "cuda 12.4",
         "reason return gpu-mig GPU 0: is cut into slices (MIG)",
         "advice It isn't what you pay for: return this box.",
+        "code gpu-mig",
     ]
+    assert (rig.folder / "result.driver").read_text() == "550.54.15\n"
 
 
 def test_the_gpu_check_with_out_dash_prints_its_result_alone(rig: stub.NvmlRig) -> None:
@@ -331,7 +333,7 @@ def test_a_second_gpu_check_leaves_no_file_on_the_box(rig: stub.NvmlRig, tmp_pat
 
 def listing(folder: Path) -> dict[str, tuple[int, int]]:
     """Return sizes and times of all files that are not the test's own."""
-    own = {"scenario", "order.json", "result.json"}
+    own = {"scenario", "order.json", "result.json", "result.driver"}
     files = [p for p in folder.rglob("*") if p.is_file() and p.name not in own]
     return {str(p): (p.stat().st_size, p.stat().st_mtime_ns) for p in files}
 

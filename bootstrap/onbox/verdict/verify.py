@@ -3,8 +3,10 @@
 The order has the keys of `ExpectedHardware`; `judge.py` documents the result. Exit
 code: 0 keep or warn, 6 return, 1 own error. Standard output gets the result as
 lines for people and for sed: `verdict return`, `driver 550.54.15`, `cuda 12.4`,
-`gpus 8`, then `reason OUTCOME CODE SENTENCE` and `advice SENTENCE`; with
-`--out -` it gets only the result itself, as JSON.
+`gpus 8`, then `reason OUTCOME CODE SENTENCE` and `advice SENTENCE`, and what the
+step tells of it, for `report` of `templates/lib/events.sh`. The driver alone is in
+a file of its own, for what is asked without starting a process. With `--out -` it
+gets only the result itself, as JSON.
 
 Data flow: readers (`gpu_reader.py` and others, by `readers.py`) -> facts -> the checks
 (`gpu_checks.py`, `box_checks.py`; thresholds in `thresholds.py`) -> `judge.py`.
@@ -22,6 +24,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from ..run_folder import write_whole
+from .check import RETURN, WARN
 from .expected_hardware import ExpectedHardware, parse_expected
 from .gpu_errors import CRASH, HANG
 from .judge import judge
@@ -73,6 +76,11 @@ def summary(result: dict[str, Any]) -> str:
         says = f"GPU {which}: {reason['says']}" if which else reason["says"]
         lines.append(f"reason {reason['outcome']} {reason['code']} {says}")
         lines.append(f"advice {reason['advice']}")
+    for reason in result["reasons"]:
+        if reason["outcome"] == WARN:
+            lines.append(f"warn code={reason['code']}")
+    if result["verdict"] == RETURN:  # the weightiest reason comes first
+        lines.append(f"code {result['reasons'][0]['code']}")
     return "\n".join(lines) + "\n"
 
 
@@ -143,5 +151,6 @@ def main() -> int:
         sys.stdout.write(json.dumps(result) + "\n")
     else:
         write(result, options.out)
+        write_whole(Path(options.out).with_suffix(".driver"), f"{result['driver'] or ''}\n")
         sys.stdout.write(summary(result))
     return 6 if result["verdict"] == "return" else 0
