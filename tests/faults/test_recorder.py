@@ -7,8 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.faults.table import FAILED, FaultRow, Try, lines, rows
 from tests.plain_environment import HERE
 
@@ -71,34 +69,27 @@ def recorded(folder: Path, *options: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("workers", ["0", "2"])
-def test_the_table_of_faults_is_the_same_with_test_workers(tmp_path: Path, workers: str) -> None:
-    out = recorded(tmp_path, "-n", workers, "--seed", "7")
-    table = out[out.index(" faults ") :]
-    assert re.search(r"^link cut +4  FAILED 1 of 4 \(python\)  2.0 s, 9.0 s$", table, re.M), out
-    assert re.search(r"^disk full +1  FAILED 1 of 1 +-$", table, re.M)
-    assert re.search(r"^slow +1  FAILED 1 of 1 +21.0 s$", table, re.M)
-    assert "tests of this table failed before the first try: 1" in table
-    assert "tests of this table left out: 1" in table
-
-
-def test_the_same_test_seed_brings_the_same_random_choices_again(tmp_path: Path) -> None:
-    def drew(*options: str) -> str:
-        return str(re.findall(r"drew \d+", recorded(tmp_path, "-k", "chance", *options)))
-
-    assert drew("--seed", "7") == drew("--seed", "7", "-n", "1") != drew("--seed", "8")
-    assert re.search(r"^seed: \d+", recorded(tmp_path, "-k", "chance", "-v"), re.M)
-
-
-def test_test_workers_run_the_sampled_cases_of_the_seed_that_is_printed(tmp_path: Path) -> None:
-    def cases(out: str) -> tuple[list[str], set[str]]:
+def test_workers_make_the_same_table_and_choices_as_one_process_and_a_seed_others(
+    tmp_path: Path,
+) -> None:
+    def chosen(out: str) -> tuple[list[str], set[str]]:
         return re.findall(r"drew \d+", out), set(re.findall(r"test_case\[\d+\]", out))
 
     over_workers = recorded(tmp_path, "-n", "2", "-vv")
     (seed,) = re.findall(r"^seed: (\d+)", over_workers, re.M)
-    assert cases(over_workers) == cases(recorded(tmp_path, "-vv", "--seed", seed))
-    assert len(cases(over_workers)[1]) == 4  # the first, and a twelfth of the others
-    assert len(cases(recorded(tmp_path, "-vv", "--every"))[1]) == 37
+    alone = recorded(tmp_path, "-n", "0", "-vv", "--seed", seed)
+    for out in (over_workers, alone):
+        table = out[out.index(" faults ") :]
+        assert re.search(r"^link cut +4  FAILED 1 of 4 \(python\)  2.0 s, 9.0 s$", table, re.M), out
+        assert re.search(r"^disk full +1  FAILED 1 of 1 +-$", table, re.M)
+        assert re.search(r"^slow +1  FAILED 1 of 1 +21.0 s$", table, re.M)
+        assert "tests of this table failed before the first try: 1" in table
+        assert "tests of this table left out: 1" in table
+    assert chosen(over_workers) == chosen(alone)
+    assert len(chosen(alone)[1]) == 4  # the first, and a twelfth of the others
+    every = chosen(recorded(tmp_path, "-vv", "--every", "--seed", f"{int(seed) + 1}"))
+    assert len(every[1]) == 37
+    assert every[0] != chosen(alone)[0]
 
 
 def test_rows_of_the_table_of_faults_are_aligned_and_sorted_by_name() -> None:

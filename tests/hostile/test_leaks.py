@@ -32,6 +32,13 @@ while not os.path.exists("/tmp/end") and time.monotonic() < limit:
 GIVEN = {"HF_TOKEN": "hf_canary+of/a:token=9f3b71d0", "DEPLOY_KEY": ""}
 """Secrets that a profile sends to a box: a token with odd characters, and a multi-line key."""
 WITH_SECRETS = PROFILE + "secrets: [HF_TOKEN, DEPLOY_KEY]\n"
+LOOSE = r"""
+cd "$1" || exit
+find . -maxdepth 0 ! -perm 0700 -ls
+find setups -mindepth 1 -maxdepth 1 -type d ! -perm 0700 -ls
+find setups -type f \( -name setup.sh -o -name secrets -o -name '*.json' \) ! -perm 0600 -ls
+"""
+"""Lists what others could read: boxstrap's folder itself, and what it keeps of setups."""
 BUILDING = backend("slow", f"open('/tmp/building', 'w').close()\n{BUILD}")
 TOKEN = "ghp_canary0123456789abcdefghijABCDEF"
 
@@ -107,8 +114,12 @@ def test_secrets_are_only_in_the_env_files_and_the_training_after_good_failed_or
     assert rented.trainings() == 1
     assert scan() == []
 
-    # A successful setup: only the environment files, private to their user, and the training.
+    # A successful setup: only the environment files, private to their user, and the training. An
+    # earlier one was killed before any step took its secrets.
     repository.commit({"boxstrap.yaml": WITH_SECRETS})
+    killed = f"{rented.folder}/setups/20260101-000000-abcdef"
+    box.write(f"{killed}/secrets", f"HF_TOKEN={given['HF_TOKEN']}", mode="0600")
+    box.run(f"chmod 700 {killed}; touch -d '-1 hour' {killed}/secrets")
     user.agree()
     assert (
         f"step 1 loss 0.5 {len(given['HF_TOKEN'])}" in rented.run("setup", "--restart").must(0).out
@@ -118,7 +129,11 @@ def test_secrets_are_only_in_the_env_files_and_the_training_after_good_failed_or
     assert {(leak.where, leak.name) for leak in found} == {(f, n) for f in HELD for n in given}
     modes = box.run(f"stat -c %a {' '.join(HELD)}").split()
     assert modes == ["600"] * 4
+    assert box.run(["/bin/bash", "-c", LOOSE, "bash", rented.folder]) == ""
     assert sum(map(of_the_training, processes(box))) >= 1
+    steps = (f"logs --step {step}" for step in ("shell", "train", "python"))
+    told = [rented.run(*task.split()).text for task in ("status", "status --json", "logs", *steps)]
+    assert not [text for text in told if any(value in text for value in given.values())]
 
     # A failed setup, over a login that now has the secrets in its environment.
     rented.run("stop").must(0)

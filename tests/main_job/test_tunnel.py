@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.boxes.ports import free_port
 from tests.cli import Running, User
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
@@ -100,18 +101,16 @@ def test_tunnel_starts_jupyter_finds_it_again_after_a_lost_link_and_stops_it(ren
 
 def test_tunnel_gives_only_the_port_that_is_in_use_here_another_number(user: User) -> None:
     user.repository()
-    with socket.create_server(("127.0.0.1", 0)) as busy:
-        first = busy.getsockname()[1]
-        going = user.begin(
-            *("tunnel", "--host", "local", "--json"), *(str(first + n) for n in range(3))
-        )
-        try:
-            found = {name: one["here"] for name, one in opened(going).items()}
-        finally:
-            going.interrupt()
-            going.end()
-        assert [found[str(first + n)] for n in (1, 2)] == [first + 1, first + 2]
-        assert found[str(first)] not in {first, first + 1, first + 2}
+    first, *others = ports = sorted({free_port() for _ in range(3)})
+    with (
+        socket.create_server(("127.0.0.1", first)),
+        closing(user.begin("tunnel", "--host", "local", "--json", *map(str, ports))) as going,
+    ):
+        found = {name: one["here"] for name, one in opened(going).items()}
+        going.interrupt()
+        going.end()
+    assert [found[str(port)] for port in others] == others
+    assert found[str(first)] not in ports
 
 
 def test_tunnel_refuses_a_missing_or_malformed_port_before_it_connects(user: User) -> None:

@@ -20,8 +20,6 @@ extends: local
 box: {workdir: ~/work}
 python: {requirements: []}
 """
-SAMPLED = 8
-"""How many states a usual test run places; `--every`, as in `make chaos`, places all."""
 
 
 @pytest.fixture
@@ -69,9 +67,8 @@ def test_setup_sends_uncommitted_changes_and_once_committed_trains_not_again(
     assert not rented.box.exists(f"{rented.tree}/new.py")
 
 
-def test_setup_places_each_state_of_the_local_files_byte_for_byte(
+def test_sync_places_each_state_of_the_local_files_byte_for_byte(
     user: User,
-    request: pytest.FixtureRequest,
     seeded: random.Random,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -87,16 +84,14 @@ def test_setup_places_each_state_of_the_local_files_byte_for_byte(
     repo.git("add", "-f", ".")
     repo.git("commit", "-qm", "Files")
     base = repo.git("rev-parse", "HEAD")
-    every = request.config.getoption("every")
-    chosen = seeded.sample(STATES, len(STATES) if every else SAMPLED)
-    chosen.sort(key=lambda state: state is sparse)
-    for state in chosen:
+    user.run("setup", "--host", "local").must(0)
+    for state in sorted(seeded.sample(STATES, len(STATES)), key=lambda state: state is sparse):
         repo.git("reset", "-q", "--hard", base)
         repo.git("clean", "-qffdx")
         state(repo, seeded)
         stands = standing(repo.root)
         before = listing(repo.root)
-        done = user.run("setup", "--host", "local")
+        done = user.run("sync", "--host", "local")
         assert done.rc == 0, f"{state.__name__}: {done.text}"
         assert listing(repo.root) == before, state.__name__
         there = placed(user.home / "work/homework")
