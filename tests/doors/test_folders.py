@@ -70,27 +70,9 @@ def test_a_paste_does_not_start_or_disturb_a_training_that_a_setup_began(
     made.git("reset", "-q", "--hard", first)
     other = ("--set", "train.command=python train.py --other")
     assert typed(box, user.run("oneliner", *words, *LONG, *other).must(0).out).returncode == 8
-    one_training(box, first)
-
-
-@pytest.mark.sampled
-@each_paste
-def test_a_paste_by_git_url_alone_finds_the_training_that_a_setup_began(
-    words: tuple[str, ...], rented: Rented, hosted: Hosted, user: User
-) -> None:
-    box = rented("vast", used=True)
-    made, _ = hosted(box, extends="vast")
-    there = ("--host", box.host_string, "--identity", str(box.identity))
-    url, first = made.git("remote", "get-url", "origin"), made.head
-    made.git("remote", "remove", "origin")
-    # A repository without an address is another one to whoever agreed to what its profile takes.
-    asked = user.run("setup", *there, *LONG, "--json").must(2).json()["error"]
-    user.run("setup", *there, *LONG, "--consent", asked["digest"]).must(0)
-    made.git("remote", "add", "origin", url)
-    user.run("setup", *there, *LONG).must(0)
+    # The address alone leads to it, too.
     alone = ("--set", f"git.url={url}", "--set", "git.access=url")
-    said = typed(box, user.run("oneliner", *words, *LONG, *alone).must(0).out)
-    assert "running" in said.stdout
+    assert "running" in typed(box, user.run("oneliner", *words, *LONG, *alone).must(0).out).stdout
     one_training(box, first)
 
 

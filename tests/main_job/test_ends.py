@@ -37,15 +37,6 @@ def test_a_failing_step_of_setup_gives_exit_7_with_its_last_lines(rent: Rent) ->
     assert "agent      skip" in mended.err
 
 
-def test_setup_with_a_python_the_box_lacks_gives_exit_7_and_lists_those_it_has(rent: Rent) -> None:
-    rented = rent("vast", used=True)
-    rented.user.repository()
-    failed = rented.run("setup", "--set", "python.version=3.99").must(7)
-    assert "3.99" in failed.err
-    assert "this box has:" in failed.err
-    assert "/usr/bin/python3" in failed.err
-
-
 # Read by the loader and by Python: a shell on the box has them, and so has all that it runs.
 OF_PROGRAMS = {"LD_PRELOAD": "/nowhere.so", "LD_LIBRARY_PATH": "/nowhere", "PYTHONPATH": "/nowhere"}
 

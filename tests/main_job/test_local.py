@@ -38,15 +38,6 @@ def here(home: Path) -> Iterator[User]:
     user.run("stop", "--host", "local")
 
 
-def tree(folder: Path) -> dict[str, tuple[float, bytes]]:
-    """Every file with its time and content."""
-    return {
-        str(path.relative_to(folder)): (path.lstat().st_mtime, path.read_bytes())
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and not path.is_symlink()
-    }
-
-
 def test_setup_on_host_local_reaches_the_first_training_step(here: User) -> None:
     assert "step 1 loss 0.5 hello" in here.run("logs", "--host", "local").must(0).out
     run = here.run("status", "--host", "local", "--json").must(0).json()["runs"][0]
@@ -59,13 +50,6 @@ def test_setup_on_host_local_leaves_the_users_own_files_as_they_are(here: User) 
     assert (here.home / ".ssh").stat().st_mode & 0o777 == 0o755
     added = {path.name for path in here.home.iterdir()}
     assert added <= {".bashrc", ".ssh", ".local", ".cache", ".config", "homework", "box"}
-
-
-def test_a_second_setup_on_host_local_finds_nothing_to_do_and_changes_no_file(here: User) -> None:
-    before = tree(here.home / "box")
-    again = here.run("setup", "--host", "local").must(0)
-    assert "nothing to do" in again.out
-    assert tree(here.home / "box") == before
 
 
 def test_setup_on_host_local_leaves_no_process_behind(here: User) -> None:

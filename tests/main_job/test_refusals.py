@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.faults.plugin import Faults
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 
@@ -17,21 +16,6 @@ def rented(rent: Rent) -> Rented:
     rented = rent("vast")
     rented.user.repository()
     return rented
-
-
-def test_a_changed_host_key_gives_exit_4_and_sends_nothing(rented: Rented, faults: Faults) -> None:
-    rented.run("doctor").must(0)
-    rented.run("setup", "--set", "gpu.require=true").must(6)
-    rented.box.new_host_key()
-    before = rented.listing()
-    for task in ("setup", "plan", "status", "logs"):
-        with faults.attempt("changed host key", task) as attempt:
-            refused = rented.run(task).must(4)
-            attempt.noticed(refused.seconds, at_most=20)
-            assert rented.box.known_fingerprint in refused.err
-            assert "--new-box" in refused.err
-            attempt.outcome("exit 4, nothing sent")
-    assert rented.listing() == before
 
 
 def test_setup_on_a_box_without_a_required_gpu_ends_with_6_before_it_builds(rented: Rented) -> None:

@@ -13,7 +13,6 @@ from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 from tests.main_job.test_after import TRAIN, plant_gpu
 from tests.nvml import scenarios, stub
-from tests.smoke.torch_env import cpu_wheel
 
 pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 
@@ -92,22 +91,6 @@ def test_setup_gives_exit_6_for_a_gpu_that_fails_the_smoke_test_unless_that_is_s
     # The user can turn it into a warning.
     with_gpu.run("setup", "--set", "gpu.checks.smoke=warn").must(0)
     assert with_gpu.runs() == ["train-1"]
-
-
-@pytest.mark.faults
-def test_setup_refuses_a_torch_without_cuda_before_it_is_fetched(
-    with_gpu: Rented, faults: Faults
-) -> None:
-    if cpu_wheel() is None:
-        pytest.skip("no CPU build of torch is at hand")
-    with_gpu.user.repository(boxstrap__yaml=PROFILE, requirements__txt="torch==2.13.0\n")
-    # uv reports what it would install, and nothing is fetched.
-    with faults.attempt("torch without CUDA", at="before it is fetched") as attempt:
-        early = with_gpu.run("setup").must(7)
-        attempt.noticed()
-    assert "torch is built without CUDA" in early.err
-    assert "python.torch_backend: cu126" in early.err
-    assert not with_gpu.box.run("find /workspace/homework/.venv -name 'torch*'").strip()
 
 
 @pytest.mark.faults

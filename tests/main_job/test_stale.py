@@ -54,6 +54,8 @@ def test_a_changed_python_version_file_makes_a_new_environment(rent: Rent) -> No
     repository.commit({".python-version": "# of uv\n\n3.99\r\n"})
     failed = rented.run("setup").must(7)
     assert "Python 3.99 is not here" in failed.text
+    assert "this box has:" in failed.err
+    assert "/usr/bin/python3" in failed.err
     # What is there stays, and is right again.
     repository.commit({".python-version": f"{has}\n"})
     rented.run("setup").must(0)
