@@ -48,8 +48,12 @@ end_processes() {
 # Process numbers are reused, above all after a restart: the session's number is not enough, each process must also
 # name the setup. A training is in a session of its own.
 leftovers() {
-  local pid
-  members "${HOLDER%% *}" | while read -r pid; do
-    ! grep -aqF -- "$HOLDER_SETUP" "/proc/$pid/cmdline" "/proc/$pid/environ" 2>/dev/null || identity "$pid" || :
+  local dir
+  for dir in /proc/[0-9]*; do
+    read_stat "$dir" || continue
+    # shellcheck disable=SC2086 # the fields of stat, after the name
+    set -- ${_stat##*) }
+    if [ "$4" != "${HOLDER%% *}" ] || [ "$dir" = "/proc/$$" ]; then continue; fi
+    ! grep -aqF -- "$HOLDER_SETUP" "$dir/cmdline" "$dir/environ" 2>/dev/null || identity "${dir#/proc/}" || :
   done
 }

@@ -33,15 +33,3 @@ alive() {
   find_identity "${1%% *}" && [ "$_identity" = "$1" ] || return 1
   case ${_stat##*) } in Z*) return 1 ;; *) return 0 ;; esac
 }
-
-# members SID: prints the processes of a session, except this one.
-members() {
-  for _dir in /proc/[0-9]*; do
-    read_stat "$_dir" || continue
-    _pid=${_dir#/proc/}
-    # shellcheck disable=SC2086
-    set -- "$1" ${_stat##*) }
-    [ "$5" = "$1" ] && [ "$_pid" != "$$" ] && printf '%s\n' "$_pid"
-  done
-  return 0
-}

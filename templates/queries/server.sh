@@ -94,14 +94,7 @@ await_server() {
 is_alive() { alive "$(cat "$place/pid" 2>/dev/null)"; }
 
 stop_server() {
-  local leader until=$((SECONDS + 15))
-  leader=$(cat "$place/pid")
-  leader=${leader%% *}
-  kill -TERM "$leader"
-  while is_alive && [ "$SECONDS" -lt "$until" ]; do sleep 0.1; done
-  # shellcheck disable=SC2046 # numbers
-  kill -KILL $(members "$leader") 2>/dev/null
-  ! is_alive || kill -KILL "$leader"
+  onbox run_processes reap 15 "$(cat "$place/pid")"
   rm -f -- "$place/pid" "$place/secret"
   answer stopped "$kind"
 }
