@@ -15,7 +15,7 @@ from bootstrap.boxes import BoxState, Run
 from bootstrap.boxes.trees import parse_made
 from bootstrap.errors import BoxstrapError, BusyError, NotSafeError, UnreachableError
 from bootstrap.link import KnownBox, LocalWire, all_boxes, ended_boxes, save_box
-from bootstrap.providers import RefusedKeyError, UndecidedError
+from bootstrap.providers import CloudAccount, RefusedKeyError, UndecidedError
 from bootstrap.providers.offer import Leftover, RentedBox, RentedState
 from bootstrap.renting import loss_check, rental, teardown
 from bootstrap.renting.loss_check import Loss, find_unsafe_logs
@@ -98,6 +98,7 @@ class Account:
     """An account with one box, which is destroyed after so many requests; looks can fail."""
 
     name, title = "vast", "Vast.ai"
+    is_gone: Any = CloudAccount.is_gone
 
     def __init__(self, *, after: int = 1, fails: Sequence[Exception | None] = ()) -> None:
         self.asked: list[str] = []
