@@ -9,7 +9,7 @@ report() {
   local line
   while IFS= read -r line; do
     case $line in
-      'progress '* | 'warn '* | 'wait '* | 'note '*) emit "$line" ;;
+      'progress '* | 'warn code='* | 'wait '* | 'note '*) emit "$line" ;;
       'code '*) printf '%s\n' "${line#code }" >"$STEP_CODE" ;;
       *) printf '%s\n' "$line" ;;
     esac

@@ -14,28 +14,18 @@ check_smoke() {
 }
 
 apply_smoke() {
-  local rc=0 code
+  local rc=0
   find_tried
   if [ -z "$TRIED" ]; then
     printf 'there is no environment yet: only NVML was asked\n'
     return
   fi
   "$BOX_HOME/agent/bin/python" -I "$ONBOX" smoke.smoke --python "$TRIED/bin/python" --mode "$SMOKE" \
-    --order "$BOX_HOME/gpu.order" --out "$BOX_HOME/gpu.json" >"$BOX_HOME/smoke.new" 3>&- 9>&- || rc=$?
-  cat "$BOX_HOME/smoke.new"
-  smoke_reasons return | head -n 1 >"$STEP_CODE"
-  # An environment that can't use the GPU is no reason to return the box, but training must not start.
-  if [ -z "$ONLY" ] && code=$(smoke_reasons warn | grep '^torch-'); then
-    printf '%s\n' "$code" >"$STEP_CODE"
-    return 1
-  fi
-  smoke_reasons warn | while IFS= read -r code; do emit warn "code=$code"; done
+    --order "$BOX_HOME/gpu.order" --out "$BOX_HOME/gpu.json" --only "$ONLY" >"$BOX_HOME/smoke.new" 3>&- 9>&- || rc=$?
+  report <"$BOX_HOME/smoke.new"
   [ "$rc" -eq 0 ] || return "$rc"
   mv -f "$BOX_HOME/smoke.new" "$BOX_HOME/smoke.said"
 }
-
-# smoke_reasons return | warn: prints the codes of what was found against a GPU, with their numbers.
-smoke_reasons() { sed -n "s/^reason $1 \\([a-z0-9. =-]*\\)$/\\1/p" "$BOX_HOME/smoke.new"; }
 
 # Sets TRIED to the profile's environment; if only the box is checked, to the one that was built last.
 find_tried() {

@@ -150,7 +150,9 @@ def test_torch_without_cuda_is_a_warning_and_does_not_return_the_box(
 ) -> None:
     answer = smoke(rig, A100, torch_python)
     assert (answer.code, answer.reasons()) == (0, [("warn", "torch-no-cuda", [])])
-    assert "reason warn torch-no-cuda need=126" in answer.out
+    assert answer.out.endswith("\nwarn code=torch-no-cuda need=126\n")
+    trains = smoke(rig, A100, torch_python, "--only", "")
+    assert (trains.code, trains.out.splitlines()[-1]) == (1, "code torch-no-cuda need=126")
 
 
 def test_a_second_smoke_test_replaces_the_first_in_the_verdict() -> None:

@@ -4,8 +4,8 @@ Starts `stress.py` in the environment of the training, once for each GPU, all at
 while `top_stream.py` samples them; then `together.py`, if there are several GPUs and each is well.
 `judge.py` judges the results by `peaks.py`. They are added to
 the document that `verify.py` wrote, as checks and reasons whose name starts with "smoke". Standard
-output gets lines for people and for sed, like those of `verify.py`. Exit code: 0 keep or warn, 6
-return, 1 own error.
+output gets lines for people, like those of `verify.py`. Exit code: 0 keep or warn, 6 return, 1 own
+error, or a training that can't begin.
 """
 
 from __future__ import annotations
@@ -293,6 +293,16 @@ def summary(results: list[CheckResult], seconds: float) -> str:
     return "\n".join(lines) + "\n"
 
 
+def told(results: list[CheckResult], *, trains: bool) -> tuple[str, int]:
+    """Return what the step tells of them (`report` in `templates/lib/events.sh`), and the exit
+    code: no training begins where its environment can't use the GPU, which returns no box."""
+    warned, returned = ([r.code for r in results if r.outcome == of] for of in (WARN, RETURN))
+    unusable = [code for code in warned if trains and code.startswith("torch-")]
+    lines = [] if unusable else [f"warn code={code}\n" for code in warned if code]
+    lines += [f"code {code}\n" for code in (unusable or returned)[:1]]
+    return "".join(lines), 1 if unusable else 6 if returned else 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--python", required=True, help="of the environment to try them with")
@@ -301,6 +311,7 @@ def main() -> int:
     parser.add_argument("--out", required=True, help="the verdict to join, as verify.py wrote it")
     parser.add_argument("--device", default="cuda", help="cpu: the arithmetic alone")
     parser.add_argument("--limit", type=float, help="seconds until a worker is given up")
+    parser.add_argument("--only", default="smoke", help="the steps asked for: no training begins")
     options = parser.parse_args()
     began = time.monotonic()
     try:
@@ -315,5 +326,6 @@ def main() -> int:
     results = judged(*try_all(answering, options), target, options.device, links)
     results = [with_profile_outcome(result, wanted) for result in results]
     write(joined(document, results), options.out)
-    sys.stdout.write(summary(results, time.monotonic() - began))
-    return 6 if any(result.outcome == RETURN for result in results) else 0
+    said, code = told(results, trains=not options.only)
+    sys.stdout.write(summary(results, time.monotonic() - began) + said)
+    return code

@@ -76,9 +76,7 @@ def summary(result: dict[str, Any]) -> str:
         says = f"GPU {which}: {reason['says']}" if which else reason["says"]
         lines.append(f"reason {reason['outcome']} {reason['code']} {says}")
         lines.append(f"advice {reason['advice']}")
-    for reason in result["reasons"]:
-        if reason["outcome"] == WARN:
-            lines.append(f"warn code={reason['code']}")
+    lines += [f"warn code={one['code']}" for one in result["reasons"] if one["outcome"] == WARN]
     if result["verdict"] == RETURN:  # the weightiest reason comes first
         lines.append(f"code {result['reasons'][0]['code']}")
     return "\n".join(lines) + "\n"
