@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import glob
 import json
 import os
 import re
 import select
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from urllib.parse import quote, quote_plus
 
 _BYTES = ("utf-8", "surrogateescape")
@@ -235,13 +236,15 @@ def _shortest(forms: list[bytes]) -> list[bytes]:
     return kept
 
 
-def redactor_of_files(
-    names: Iterable[str], files: Iterable[str], *, same_length: bool = False
-) -> Redactor:
-    """Return a redactor for the values that these variables have in `NAME=VALUE` files."""
-    values: list[tuple[str, str]] = []
+def redactor_of_box(names: Collection[str], home: str, *, same_length: bool = False) -> Redactor:
+    """Return a redactor for the values that these variables have on a box: those that it keeps, and
+    those that a run was started with."""
+    files, values = [f"{home}/secrets"], []
+    for run in glob.iglob(f"{glob.escape(home)}/runs/*/*/pid") if names else ():
+        with contextlib.suppress(OSError), open(run, encoding="ascii") as processes:
+            files += [f"/proc/{line.split(' ')[0]}/environ" for line in processes]
     for file in files:
-        with contextlib.suppress(OSError), open(file, "rb") as held:  # noqa: PTH123 - as old a Python as a box has
+        with contextlib.suppress(OSError), open(file, "rb") as held:
             pairs = [pair.decode(*_BYTES).partition("=") for pair in held.read().split(b"\0")]
             values += [(name, value) for name, _, value in pairs if name in names]
     values = [(name, value) for name, value in values if len(value.strip()) >= SHORTEST]
@@ -249,13 +252,13 @@ def redactor_of_files(
 
 
 def main() -> None:
-    """Redact standard input: SKIP SAME_LENGTH NAMES FILE…. The first SKIP bytes are dropped.
+    """Redact standard input: SKIP SAME_LENGTH NAMES BOX_HOME. The first SKIP bytes are dropped.
 
     What is held back is written after a second without input: a reader may count bytes.
     """
-    at, same_length, listed, *files = sys.argv[1:]
-    skip, names = int(at), listed.split()
-    stream = redactor_of_files(names, files, same_length=bool(same_length)).stream()
+    at, same_length, names, home = sys.argv[1:]
+    skip = int(at)
+    stream = redactor_of_box(names.split(), home, same_length=bool(same_length)).stream()
 
     def put(data: bytes) -> None:
         nonlocal skip

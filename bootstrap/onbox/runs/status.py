@@ -13,14 +13,14 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
 from ..git import trees_of
 from ..metrics import newest, read_patterns
 from ..processes import boot_id, stat_of
-from ..redact import Redactor, redactor_of_files
+from ..redact import redactor_of_box
 from ..run_folder import (
     DIED,
     END_BYTES,
@@ -140,9 +140,9 @@ def box_document(runs: BoxRuns, key: str, folder: str) -> dict[str, Any]:
     }
 
 
-def details(runs: BoxRuns, key: str, redact: Iterable[str]) -> Iterator[dict[str, Any]]:
+def details(runs: BoxRuns, key: str, redact: Collection[str]) -> Iterator[dict[str, Any]]:
     """Yield what `status` asks beside."""
-    redactor = _redactor(runs, redact)
+    redactor = redactor_of_box(redact, runs.home)
     for run in runs.newest(failed=True):
         yield {"kind": "log", "run": run.name, "text": redactor.text(run.end("log", END_BYTES))}
     for run in runs.newest(failed=False):
@@ -166,13 +166,6 @@ def details(runs: BoxRuns, key: str, redact: Iterable[str]) -> Iterator[dict[str
         from .top_stream import sample_within  # it loads NVML
 
         yield {"kind": "gpus", "gpus": sample_within(GPUS_S).get("gpus", [])}
-
-
-def _redactor(runs: BoxRuns, names: Iterable[str]) -> Redactor:
-    """Return a redactor for the secrets of the box, and those that a run was started with."""
-    processes = [line.split(" ")[0] for run in runs.runs for line in run.lines("pid") or [] if line]
-    files = [f"{runs.home}/secrets", *(f"/proc/{number}/environ" for number in processes)]
-    return redactor_of_files(names, files if names else [])
 
 
 def _within(seconds: int, told: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:

@@ -156,14 +156,17 @@ def test_redaction_can_keep_the_length_of_the_text():
 @pytest.mark.parametrize("start", [0, 70_000, 100_009, 100_015, 100_026, 100_033, 100_040, 100_062])
 def test_a_log_resumed_within_a_secret_shows_none_of_it(start, tmp_path):
     """As `logs -f` does after a lost link: earlier bytes are read again, but not sent again."""
-    kept, earlier = tmp_path / "secrets", tmp_path / "environ"
+    kept, run = tmp_path / "secrets", tmp_path / "runs/k/train-1"
     kept.write_bytes(b"TOKEN=second-value-of-it\0OTHER=loss 0.5\0X=abc\0")
-    earlier.write_bytes(b"PATH=/bin\0TOKEN=first-value-of-it\0")
+    run.mkdir(parents=True)
+    earlier = subprocess.Popen(["sleep", "600"], env={"TOKEN": "first-value-of-it"})
+    (run / "pid").write_text(f"4194305 1 gone\n{earlier.pid} 1 here\n")
     before = "-" * 100_000  # more than a pipe holds: it comes in several pieces
     log = f"{before}loss 0.5 first-value-of-it lr 1 second-value-of-it X abc end\n"
-    files = [str(kept), str(tmp_path / "missing"), str(earlier)]
     program = sent_program("onbox/redact.py")
-    argv = [sys.executable, "-I", "-c", program, str(start), "yes", "TOKEN X", *files]
+    argv = [sys.executable, "-I", "-c", program, str(start), "yes", "TOKEN X", str(tmp_path)]
     done = subprocess.run(argv, input=log.encode(), capture_output=True, check=True)
+    earlier.kill()
+    earlier.wait()
     whole = f"{before}loss 0.5 [TOKEN hidden***] lr 1 [TOKEN hidden****] X abc end\n"
     assert done.stdout.decode() == whole[start:]
