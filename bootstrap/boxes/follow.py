@@ -102,7 +102,10 @@ class CompletionPoller(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        """Poll whenever no new bytes arrived, until the end, or until the link is gone."""
+        """Poll whenever no new bytes arrived, until the end, or until the link is gone.
+
+        Then the stream ends too: a shared connection that is back may carry it on, unpolled.
+        """
         before, unanswered, waited, polled = -1, 0, 0, time.monotonic()
         while not self._done.wait(EVERY_S) and self._wire.alive():
             if self.seen != before:
@@ -116,13 +119,14 @@ class CompletionPoller(threading.Thread):
                 waited += self.state != "running"
                 self.is_stuck = not self.reached and waited == _MOST_WAITED
             except LinkLost:
-                return
+                break
             except UnreachableError as error:
                 unanswered += 1
                 self.trouble = error if unanswered == _MOST_UNANSWERED else None
             if self.reached or self.is_stuck or self.trouble:
-                self._stream.close()
-                return
+                break
+        if not self._done.is_set():
+            self._stream.close()
 
     def _is_over(self) -> bool:
         answer = sanitize(run_script(self._wire, self._query, timeout=ANSWER_S)[:MOST_IN_LINE])

@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
-from bootstrap.boxes.follow import follow_events
+from bootstrap.boxes.follow import CompletionPoller, follow_events
 from bootstrap.errors import StepFailedError
 from bootstrap.link import LinkLost, LocalStream, LocalWire, ReconnectingLink
 from tests.run_states import identity
 from tests.unit.protocol.conftest import DEAD
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.slow  # each starts programs
 
@@ -184,3 +185,21 @@ def test_a_setup_that_died_while_the_link_was_lost_is_a_failure(folder: Path, re
     with pytest.raises(StepFailedError, match="gone"):
         list(follow_events(steady, SETUP, workdir=str(folder.parents[2])))
     steady.close()
+
+
+def test_a_followed_stream_ends_where_only_the_polls_lost_the_link() -> None:
+    """`logs -f` never ended: its run did while the shared connection was out of reach."""
+
+    class Unpolled(LocalWire):
+        def start(self, command: str) -> LocalStream:
+            raise LinkLost(self.label)
+
+    stream = LocalWire().start("echo one; exec sleep 600")
+    assert stream.read(4) == b"one\n"
+    CompletionPoller(Unpolled(), stream, "query").join(PATIENCE_S)
+    late = threading.Thread(target=stream.read, args=(1,), daemon=True)
+    late.start()
+    late.join(5)
+    is_open = late.is_alive()
+    stream.close()
+    assert not is_open
