@@ -25,8 +25,8 @@ from bootstrap.onbox.results.run_results import digest_of
 from bootstrap.transfer.frames import BoxLook, BoxResults, GivenFile, Transfer, WantedFile
 from tests.faults.plugin import Faults
 
-PARTS = 4
-"""With 50 tries each, 200 sequences."""
+PARTS = 2
+"""With 100 tries each, 200 sequences."""
 KEY = "homework-01234567"
 NAMES = ("ckpt", "log", "best", "deep/a")
 

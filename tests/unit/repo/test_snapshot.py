@@ -500,7 +500,7 @@ def test_objects_that_no_snapshot_needs_any_more_are_deleted(
     size = sum(each.stat().st_size for each in stores.rglob("*") if each.is_file())
     assert size < 2**20, "the large file that nothing needs is there"
     receiver = Receiver(tmp_path / "box")
-    for kept in (first, *big[-KEPT + 1 :], last):
+    for kept in (first, big[-KEPT + 1], big[-1], last):
         assert have_locally(read_repository(repo.root), [kept.id], last) == [kept.id]
         receiver.take(repo.root, kept)
     assert not have_locally(read_repository(repo.root), [big[0].id], last)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from collections.abc import Iterable
 
 import pytest
 
@@ -21,6 +22,13 @@ from tests.plain_environment import BIN, HERE
 pytestmark = pytest.mark.slow
 
 PROGRAMS = ["boxstrap", "inv"]
+
+
+def typed(cases: Iterable[str], *by_inv: str) -> list[tuple[str, str]]:
+    """Each for `boxstrap`, and some for `inv`, which has the same parser and commands."""
+    return [*(("boxstrap", case) for case in cases), *(("inv", case) for case in by_inv)]
+
+
 REFUSED_DRY = {
     "init": ["init"],
     "demo": ["demo"],
@@ -131,8 +139,7 @@ def test_a_dry_setup_refuses_what_a_real_setup_refuses(at: User) -> None:
     at.run("--dry", *local_setup(at), "--committed-only").must(0)
 
 
-@pytest.mark.parametrize("case", REFUSED_DRY)
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize(("program", "case"), typed(REFUSED_DRY, "init"))
 def test_a_command_that_changes_things_refuses_dry(program: str, case: str, at: User) -> None:
     before = sorted(at.place.iterdir())
     done = at.run("--dry", *REFUSED_DRY[case], program=program).must(2)
@@ -202,8 +209,7 @@ def test_options_of_other_tools_suggest_existing_profile_keys() -> None:
         assert key in keys or key.partition(".")[0] in keys, option
 
 
-@pytest.mark.parametrize("case", MEANT)
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize(("program", "case"), typed(MEANT, "task", "option"))
 def test_a_mistyped_command_or_option_suggests_the_nearest(
     program: str, case: str, at: User
 ) -> None:

@@ -17,10 +17,10 @@ from bootstrap.tasks import NAMES
 from bootstrap.tasks.command import own_error
 from tests.cli import Completed, User
 from tests.plain_environment import BIN, HERE
+from tests.unit.tasks.test_core_options import PROGRAMS, typed
 
 pytestmark = pytest.mark.slow
 
-PROGRAMS = ["boxstrap", "inv"]
 TASKS = sorted(NAMES)
 HOSTLESS = {"boxes", "demo", "guard", "init", "oneliner", "profiles", "render", "ssh-config"}
 HOSTLESS |= {"completion", "estimate", "mcp", "schema", "skill", "up"}
@@ -58,8 +58,7 @@ def one_message(done: Completed) -> None:
     assert 1 <= len(done.err.strip().splitlines()) <= 14, done.err
 
 
-@pytest.mark.parametrize("case", WRONG)
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize(("program", "case"), typed(WRONG, "no value", "odd host"))
 def test_wrong_usage_exits_with_2_and_a_single_message(program: str, case: str, at: User) -> None:
     arguments, said = WRONG[case]
     done = at.run(*arguments, program=program).must(2)
@@ -390,8 +389,7 @@ UNREAD = {
 """Command lines whose 3 is a pipe that nobody reads any more, and their exit codes."""
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
-@pytest.mark.parametrize("line", UNREAD)
+@pytest.mark.parametrize(("program", "line"), typed(UNREAD, "boxes >&3", "boxes 2>&- <&-"))
 def test_output_into_a_closed_pipe_ends_without_traceback(
     line: str, program: str, at: User
 ) -> None:
