@@ -132,7 +132,10 @@ def wait_for_sweep(call: Call, tell: Callable[[str, Run], None]) -> None:
         call.screen.warn(f"{left} cells of {sweep.name} are in no queue: {queue}")
 
     def wait(own: Call) -> None:
-        cell_of = sweep.key_of
+        def cell_of(name: str) -> str:  # only the box that was given a cell last counts
+            key = sweep.key_of(name)
+            return key if boxes.get(key) == own.among else ""
+
         wait_for(own.options(), own.screen, run=None, every=False, cell_of=cell_of, tell=tell)
 
     raise_for_failures(for_each_box(call, given, wait, brief=False))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,10 @@ from bootstrap.fleet.screens import _Told
 from bootstrap.fleet.sweep import CellRun, Ledger, Sweep, deal, ledger_file, read_sweep, save_ledger
 from bootstrap.link import BoxOptions, KnownBox
 from bootstrap.paths import make_private
+from bootstrap.runs import run_end
 from bootstrap.runs.status import RunStatus, run_lines
+from bootstrap.tasks.command import Call
+from bootstrap.tasks.sweeps import wait_for_sweep
 
 GRID = "parameters:\n  lr: [1e-3, 3e-4]\n  seed: [0, 1, 2]\n"
 OF_WANDB = """\
@@ -207,6 +211,24 @@ def test_a_sweep_report_ignores_figures_of_a_box_that_was_not_given_the_cell(
     ledger = Ledger({first: "a", sweep.cells[1].key: "b"})
     results = sweep_report._results(BoxOptions(), sweep, ledger, screen)
     assert [one.box for one in results] == ["a", "", "", "", "", ""]
+
+
+def test_a_cell_dealt_to_another_box_is_waited_for_on_that_box_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep = sweep_of(tmp_path, "a\nb\n", "lr.txt")
+    boxes = {cell.key: box for cell, box in zip(sweep.cells, ("mk", "rp"), strict=True)}
+    runs = {f"{sweep.session(cell)}-1": cell.key for cell in sweep.cells}
+    awaited = dict[str, list[str]]()
+
+    def wait_for(own: BoxOptions, *_: object, cell_of: Callable[[str], str], **__: object) -> None:
+        awaited[own.host or ""] = [key for one in runs if (key := cell_of(one))]
+
+    monkeypatch.setattr(run_end, "wait_for", wait_for)
+    monkeypatch.setattr(sweep_report, "find_sweep", lambda *_: (sweep, Ledger(boxes=boxes)))
+    given = {"sweep": "lr.txt", "host": None, "hosts": None, "run": None, "all_": False}
+    wait_for_sweep(Call(given), lambda *_: None)
+    assert awaited == {box: [key] for key, box in boxes.items()}
 
 
 def test_a_run_of_a_sweep_cell_is_shown_with_its_parameters(tmp_path: Path) -> None:
