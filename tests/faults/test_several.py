@@ -112,6 +112,10 @@ def test_a_command_for_several_boxes_names_each_that_fails_in_time_and_serves_th
         for name, said in SAYS.items():
             at = boxes.boxes[name].address
             assert any(said in line and (name in line or at in line) for line in lines), done.text
+        if task in ("setup", "run"):
+            rows = dict(line.split()[:2] for line in done.out.split("BOX")[1].splitlines()[1:7])
+            assert {name for name, code in rows.items() if code == "0"} == {FIRST, ONE}
+            assert f"4 of 6 boxes failed: {', '.join(SAYS)}." in done.err
         boxes.run(task, ONE, more=TASKS[task]).must(0)
 
 

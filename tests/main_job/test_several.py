@@ -10,20 +10,12 @@ import pytest
 
 from tests.boxes import Rig, RigBox
 from tests.cli import Completed, Running, User
-from tests.main_job.conftest import Card
-from tests.main_job.rented import Rented
 from tests.main_job.used import start_used
-from tests.nvml import scenarios
 
 pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 
 TRAIN = "import os, time\nprint('step 1 of', os.uname().nodename, flush=True)\ntime.sleep(600)\n"
 NAMES = ("gpu-0", "gpu-1")
-WITH_GPU = """\
-version: 1
-gpu: {require: true, smoke: none}
-train: {command: python train.py}
-"""
 GROUP = "seeds: [gpu-0, gpu-1, gpu-dead]\n"
 
 
@@ -61,35 +53,6 @@ def boxes(
     (user.home / ".config/boxstrap/groups.yaml").write_text(GROUP)
     yield found
     for box in found.boxes.values():
-        box.stop()
-
-
-def test_setup_of_several_boxes_trains_on_the_good_ones_and_names_the_failed_ones(
-    mirror_rig: Rig, shared_folder: Path, user: User, card: Card, request: pytest.FixtureRequest
-) -> None:
-    count = 8 if request.config.getoption("every") else 4
-    names = [f"box-{at}" for at in range(count)]
-    boxes = {name: start_used(mirror_rig, "vast", shared_folder) for name in names}
-    user.repository("seeds", train__py=TRAIN, boxstrap__yaml=WITH_GPU)
-    aliases = []
-    for name, box in boxes.items():
-        if name != "box-1":
-            card(Rented(user, box), scenarios.A100)
-        where = f"  HostName {box.address}\n  User {box.user}\n  StrictHostKeyChecking no\n"
-        aliases.append(f"Host {name}\n{where}  IdentityFile {box.identity}\n")
-    (user.home / ".ssh").mkdir(exist_ok=True)
-    (user.home / ".ssh/config").write_text("".join(aliases))
-    boxes["box-0"].power_off()
-    boxes["box-2"].loss(15)
-    hosts = [word for name in names for word in ("--host", name)]
-    done = user.run("setup", *hosts).must(7)
-    rows = dict(line.split()[:2] for line in done.out.split("BOX")[1].splitlines()[1 : count + 1])
-    assert rows == {**dict.fromkeys(names, "0"), "box-0": "3", "box-1": rows["box-1"]}
-    assert rows["box-1"] in {"5", "6"}
-    for name in names[2:]:
-        assert boxes[name].run("pgrep -fc 'python [t]rain.py'").strip() == "1"
-    assert f"2 of {count} boxes failed: box-0, box-1." in done.err
-    for box in boxes.values():
         box.stop()
 
 
