@@ -5,16 +5,10 @@
 any_build_fits() { [[ $GPU_ORDER == *'"require":false'* ]]; }
 
 fits_gpu() {
-  local said rc=0
   ! any_build_fits || return 0
   [ -s "$BOX_HOME/gpu.json" ] || return 0
-  "$BOX_HOME/agent/bin/python" -I -B "$ONBOX" python.torch_compat "$1" "$BOX_HOME/gpu.json" "$TORCH_BACKEND" "${@:2}" \
-    >"$SETUP_DIR/fits" || rc=$?
-  if [ "$rc" -eq 3 ]; then
-    mapfile -t said <"$SETUP_DIR/fits"
-    fail "${said[@]}"
-  fi
-  return "$rc"
+  onbox python.torch_compat "$1" "$BOX_HOME/gpu.json" "$TORCH_BACKEND" "${@:2}" | report
+  return "${PIPESTATUS[0]}"
 }
 
 fits_before() {

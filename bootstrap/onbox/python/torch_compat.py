@@ -5,7 +5,7 @@
 
 The first judges by requirements, a lock, or what uv would install, the second by the build that is
 installed. VERDICT is what `verify.py` wrote. If the build fits, nothing is printed. If not, the
-exit code is 3, and a code with its numbers, what is wrong and what to do are printed, a line each.
+exit code is 1, and a code with its numbers, what is wrong and what to do are printed, a line each.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-DOES_NOT_FIT = 3
 MINOR_COMPATIBLE = 11  # from this CUDA on, a driver runs every minor version of its major version
 
 
@@ -232,5 +231,5 @@ def main() -> int:
             found = after(target, backend, Path(rest[0]))
     if found is None:
         return 0
-    sys.stdout.write("\n".join(found) + "\n")
-    return DOES_NOT_FIT
+    sys.stdout.write("\n".join(("code " + found[0], *found[1:], "")))
+    return 1
