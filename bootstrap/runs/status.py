@@ -497,8 +497,11 @@ def status_lines(  # noqa: PLR0913, PLR0917 - each from another place
     own: str = "",
 ) -> list[str]:
     """Return the status as text; `why` is the event with which the box's last setup failed."""
-    reason = f": {_reason(why)}" if why else ""
-    lines = [f"{name}: {_setup(box_state).text}{reason}"]
+    if why and any(row.run.begun > why.t for row in rows):
+        told = "is set up"  # that setup's failure is past
+    else:
+        told = _setup(box_state).text + (f": {_reason(why)}" if why else "")
+    lines = [f"{name}: {told}"]
     if box_state.unfinished_switch:
         cut = f"the switch of {box_state.repo_dir} to {box_state.unfinished_switch[:12]}"
         lines.append(f"  {cut} was cut short: the next setup completes it")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import tempfile
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,20 @@ def test_a_kept_open_connection_that_is_cut_in_use_is_noticed_and_replaced_by_a_
         going.interrupt()
         going.end()
         attempt.outcome("noticed, then the ordinary login")
+
+
+def test_logs_follow_ends_where_its_run_did_while_the_kept_open_connection_was_away(
+    rented: Rented,
+) -> None:
+    rented.user.repository("short", train__py="import time\nprint('one', flush=True)\n"
+                           "time.sleep(8)\nprint('two')\n")  # fmt: skip
+    rented.run("setup").must(0)
+    with closing(rented.begin("logs", "-f")) as going:
+        assert going.line() == "one\n"
+        rented.box.blackhole(22)
+        time.sleep(12)
+        rented.box.unblackhole()
+        assert going.end().must(0).out == "two\n"
 
 
 @pytest.mark.parametrize("how", ["full", "read-only"])

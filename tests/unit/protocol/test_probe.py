@@ -16,7 +16,7 @@ from bootstrap.boxes.probe import BoxState, parse_probe
 from bootstrap.boxes.run import STATES
 from bootstrap.errors import BoxLacksError
 from bootstrap.runs.status import rows_of, status_lines
-from bootstrap.steps.events import WHY
+from bootstrap.steps.events import WHY, Event
 from bootstrap.steps.plan import NAMES
 from bootstrap.value import document
 from tests.unit.protocol.conftest import told
@@ -169,6 +169,14 @@ def test_status_shows_runs_in_columns_and_cuts_a_long_command() -> None:
         assert first.index(word) == second.index(word)
     assert len(second.rpartition("a" * 12)[2].strip()) == 60
     assert second.endswith("…")
+
+
+def test_status_no_longer_heads_with_a_setup_that_failed_before_a_run_that_began() -> None:
+    last = b'last\t{"setup": "20260101-000000-abcdef", "state": "over", "exit": 7}\n'
+    why = Event("20260101-000000-abcdef", 3, 1000.0, "repo", "fail", {"code": "E_OUTPUT"})
+    for begun, word in ((990, "its last setup failed"), (1010, "is set up")):
+        state = parse_probe(last + told(begun=begun))
+        assert status_lines("box", state, rows_of(state), why)[0].startswith(f"box: {word}")
 
 
 def test_a_run_of_a_snapshot_that_differs_from_its_commit_shows_the_snapshot() -> None:
