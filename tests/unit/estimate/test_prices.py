@@ -36,18 +36,17 @@ def price(provider: str = "vast", **changes: object) -> Price:
     return Price(provider, **{**own, "date": "2026-11-01", "source": "x", **changes})  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    "row", shipped_prices(), ids=lambda row: f"{row.provider} {row.gpu} {row.kind}"
-)
-def test_each_shipped_price_row_has_a_source_a_date_and_a_plausible_price(row: Price) -> None:
-    assert row.source.strip()
-    assert date(2026, 1, 1) < date.fromisoformat(row.date) <= date(2100, 1, 1)
-    assert row.kind in KINDS
-    assert 0.05 < row.price < 30
-    assert row.gpus >= 1
-    assert not row.live
-    assert row.is_a("")
-    assert (row.provider, row.kind, row.gpus) != ("gcp", "on demand", 1) or "H100" not in row.gpu
+def test_each_shipped_price_row_has_a_source_a_date_and_a_plausible_price() -> None:
+    for row in shipped_prices():
+        assert row.source.strip(), row
+        assert date(2026, 1, 1) < date.fromisoformat(row.date) <= date(2100, 1, 1), row
+        assert row.kind in KINDS, row
+        assert 0.05 < row.price < 30, row
+        assert row.gpus >= 1, row
+        assert not row.live, row
+        assert row.is_a(""), row
+        alone = (row.provider, row.kind, row.gpus) == ("gcp", "on demand", 1)
+        assert not (alone and "H100" in row.gpu), row
 
 
 def test_the_shipped_price_table_has_each_provider_gpu_and_kind_once() -> None:
