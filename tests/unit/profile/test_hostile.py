@@ -103,13 +103,13 @@ def value_at(profile, case: HostileCase):
     return value[0] if case.key.endswith("[]") else value
 
 
-@pytest.mark.parametrize("name", REFUSED_NAMES, ids=ascii)
-@pytest.mark.parametrize("section", ["env", "secrets"])
-def test_a_hostile_variable_name_in_env_or_secrets_is_refused_with_its_line(write, section, name):
-    text = f"[{yaml_text(name)}]" if section == "secrets" else f'{{{yaml_text(name)}: "x"}}'
-    (problem,) = refusal(write, f"version: 1\n{section}: {text}")
-    assert problem.origin.line == 2
-    assert problem.key.startswith(section)
+def test_a_hostile_variable_name_in_env_or_secrets_is_refused_with_its_line(write):
+    for name in REFUSED_NAMES:
+        texts = {"secrets": f"[{yaml_text(name)}]", "env": f'{{{yaml_text(name)}: "x"}}'}
+        for section, text in texts.items():
+            (problem,) = refusal(write, f"version: 1\n{section}: {text}")
+            assert problem.origin.line == 2, name
+            assert problem.key.startswith(section), name
 
 
 @pytest.mark.slow
