@@ -70,6 +70,8 @@ class Files(Dict[str, FileState]):  # noqa: UP006 - as above
         super().__init__(rows)
         self.links: dict[str, str] = {}
         """Those that are links, and where each leads: to a file, or a folder with files."""
+        self.left: dict[str, FileState] = {}
+        """What lies beside them and is left out, folders excepted."""
 
     def only(self, keeps: Callable[[str], bool]) -> Files:
         found = Files((path, state) for path, state in self.items() if keeps(path))
@@ -182,11 +184,11 @@ class Finder:
         elif stat.S_ISLNK(found.st_mode):
             self._take_link(path, found)
         elif not stat.S_ISREG(found.st_mode):
-            self._leave(path, "special")
+            self._leave(path, "special", found)
         elif self._is_full(path):
             pass
         elif not (_ALL & found.st_mode == _ALL or os.access(f"{self.tree}/{path}", os.R_OK)):
-            self._leave(path, "unreadable")
+            self._leave(path, "unreadable", found)
         else:
             self.files[path] = state_of(found)
 
@@ -202,16 +204,16 @@ class Finder:
             path = f"{folder}/{entry.name}"
             if self._skips(path):
                 continue
+            try:
+                found = entry.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+            except OSError:
+                self._leave(path, "unreadable")
+                continue
             if not _is_text(path):
-                self._leave(path, "name")
+                self._leave(path, "name", found)
             else:
-                try:
-                    found = entry.stat(follow_symlinks=False)
-                except FileNotFoundError:
-                    continue
-                except OSError:
-                    self._leave(path, "unreadable")
-                    continue
                 self._take(path, found)
 
     def _is_full(self, path: str) -> bool:
@@ -227,23 +229,25 @@ class Finder:
             os.stat(place)
         except OSError as error:
             # If it may not be seen, something may be there.
-            self._leave(link, "dead" if error.errno in _NOWHERE else "outside")
+            self._leave(link, "dead" if error.errno in _NOWHERE else "outside", found)
             return
         inside = [one for one in self._places if f"{place}/".startswith(f"{one}/")]
         to = self._places[inside[0]] + place[len(inside[0]) :] if inside else ""
         if not to:
-            self._leave(link, "outside")
+            self._leave(link, "outside", found)
         elif not _is_text(to):
-            self._leave(link, "name")
+            self._leave(link, "name", found)
         elif self._skips(to):
             self._leave(link, "stray")
         elif not self._is_full(link):
             self.files.links[link] = to
             self.files[link] = link_state(found, to)
 
-    def _leave(self, path: str, why: str) -> None:
+    def _leave(self, path: str, why: str, found: os.stat_result | None = None) -> None:
         if len(self.left_out) < MOST_FILES:
             self.left_out.append(LeftOut(path, why))
+            if found and not stat.S_ISDIR(found.st_mode):
+                self.files.left[path] = state_of(found)
 
 
 class CompleteFiles:

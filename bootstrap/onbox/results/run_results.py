@@ -119,6 +119,11 @@ class RunResults:
         record = self._record(BEFORE)
         return record.files if record else None
 
+    def found(self, path: str, now: FileState | None) -> bool:
+        """Whether what is now at a path, and no pull brings, was there when it began."""
+        before = (self.before() or Files()).left.get(path)
+        return bool(before and now and is_same(before, now))
+
     def made(self) -> Files | None:
         """Return what it made; None if that was not recorded yet."""
         record = self._record(MADE)
@@ -270,7 +275,8 @@ class OwnResults:
         self._kinds: dict[str, str] = {}
         self._lost: list[LostFile] = []
         self._strays: list[LeftOut] = []
-        self._covered: Callable[[str], bool] = lambda _: False
+        self._later: list[RunResults] = []
+        self._left: dict[str, FileState] = {}
         self._live = False
         self.looking = CompleteFiles(run.tree, run.paths, stood_s=stood_s)
         self.looking.choose, self.looking.skips = self._choose, run.lets_go
@@ -287,16 +293,22 @@ class OwnResults:
             checkpoint = together[path][0] if path in together else ""
             to = self._rows.links.get(path, "")
             files.append(OwnFile(ResultFile(path, self._rows[path], "", checkpoint, to), "kept"))
-        left = [one for one in look.left_out if one.why == "missing" or not self._covered(one.path)]
+        left = [one for one in look.left_out if one.why == "missing" or self._is_its_own(one.path)]
         return OwnLook(files, [*left, *self._strays], self._lost)
+
+    def _is_its_own(self, path: str) -> bool:
+        """Whether the run made what no pull brings, or changed it, and no later one did."""
+        now, place = self._left.get(path), self.run.place_of(path)
+        theirs = [(one, its) for one in self._later if (its := _path_in(one, place)) is not None]
+        return not self.run.found(path, now) and all(one.found(its, now) for one, its in theirs)
 
     def _choose(self, files: Files) -> Files:
         """Return which files in place are the run's, or come with it."""
         run, near = self.run, Neighbours(self.run)
         for other in reversed(near.runs):
             settle(other)
-        later = near.later
-        self._covered = lambda path: any(one.covers(run.place_of(path)) for one in later)
+        self._later = later = near.later
+        self._left = files.left
         self._rows = rows = run.wanted(made_by(run, files, near, live=self._live))
         self._kinds, self._lost = {}, []
         self.looking.stood = rows if run.made_since() >= self._stood_s else {}
@@ -312,7 +324,9 @@ class OwnResults:
         after = {
             path
             for path, state in files.items()
-            if not (self._live or path in rows or self._covered(path))
+            if not (
+                self._live or path in rows or any(one.covers(run.place_of(path)) for one in later)
+            )
             and not near.owner(run.place_of(path), state)
         }
         placed = as_placed(run, changed | after)
@@ -416,12 +430,16 @@ def read_record(file: str) -> Record | None:
         with open(file, encoding="ascii") as text:
             document = json.load(text)
         boot, at = document.get("at", ("", 0))  # earlier versions noted none
-        rows = document["files"].items()
-        files = Files((str(path), FileState(*map(int, state))) for path, state in rows)
+        files = _states(document["files"])
+        files.left = {**_states(document.get("left", {}))}
         files.links = {str(path): str(to) for path, to in document.get("links", {}).items()}
         return Record(files, str(boot), float(at))
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
+
+
+def _states(rows: dict[str, list[int]]) -> Files:
+    return Files((str(path), FileState(*map(int, state))) for path, state in rows.items())
 
 
 def read_let_go(file: str) -> list[str]:
@@ -455,8 +473,8 @@ def write_files(file: str, files: Mapping[str, FileState]) -> bool:
     new = f"{file}.{os.getpid()}"
     try:
         with open(new, "w", encoding="ascii") as out:
-            links = files.links if isinstance(files, Files) else {}
-            document = {"v": VERSION, "at": _clock(), "files": files, "links": links}
+            beside = vars(files) if isinstance(files, Files) else {}
+            document = {"v": VERSION, "at": _clock(), "files": files, **beside}
             json.dump(document, out, separators=(",", ":"))
         if read_record(file) is None:
             os.replace(new, file)

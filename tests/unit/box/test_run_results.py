@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.onbox.results.keep_results import end, note_before
 from bootstrap.onbox.results.run_results import MADE, OwnResults, RunResults, write_files
 
 
@@ -61,3 +62,30 @@ def test_results_unchanged_since_the_end_of_their_run_are_not_waited_for(
     assert (file.path, file.why.replace("closed", "young")) == ("out/a", why)
     result.write_text("y")
     assert not [one for one in OwnResults(run, 2.0).look(live=False).files if not one.file.why]
+
+
+def test_a_link_out_of_the_results_is_charged_to_the_run_that_made_it_alone(tmp_path: Path) -> None:
+    """Pulls of all later runs in the tree failed for it, and so did the box's end."""
+    runs, out = [], tmp_path / "out"
+    out.mkdir()
+    for number, makes in enumerate(["host", "", "gone"], 1):
+        place = tmp_path / f"box/runs/k/train-{number}"
+        place.mkdir(parents=True)
+        run = RunResults(str(place), str(tmp_path), ["out"])
+        for name, text in {"dir": str(tmp_path), "results": "out/"}.items():
+            (place / name).write_text(f"{text}\n")
+        note_before(run)
+        (place / "pid").write_text("1 1 x\n")
+        os.utime(place / "pid", ns=(number, number))
+        (out / f"made-{number}").write_text("x")
+        if makes:
+            (out / makes).symlink_to("/etc/hostname" if makes == "host" else "nowhere")
+        (place / "exit").write_text("0\n")
+        end(run)
+        runs.append(run)
+    looks = [OwnResults(run, 0.0).look(live=False).left_out for run in runs]
+    assert looks == [[("out/host", "outside")], [], [("out/gone", "dead")]]
+    (out / "host").unlink()
+    (out / "host").symlink_to("/etc/passwd")  # by the last one, or its user
+    looks = [OwnResults(run, 0.0).look(live=False).left_out for run in runs]
+    assert looks == [[], [], [("out/gone", "dead"), ("out/host", "outside")]]
