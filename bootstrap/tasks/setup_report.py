@@ -139,17 +139,13 @@ def program_name(typed: str) -> str:
 
 
 def _fetch(result: SetupResult) -> list[str]:
-    endpoint, alias = result.login.endpoint, result.alias
-    run = result.run
+    """Return the scp commands for its results, by a name for which ssh has key and host key."""
+    endpoint, run = result.login.endpoint, result.run
     if endpoint is None or run is None or not run.has_begun:
         return []
-    if not alias and endpoint.alias != endpoint.hostname:
-        alias = endpoint.alias
-    address = f"[{endpoint.hostname}]" if ":" in endpoint.hostname else endpoint.hostname
-    host = alias or f"{endpoint.user}@{address}"
-    port = "" if alias or endpoint.port == 22 else f"-P {endpoint.port} "
+    host = result.alias or (endpoint.alias if endpoint.alias != endpoint.hostname else "")
     tree = result.repo_dir
     if run.tree:
         tree = posixpath.join(posixpath.dirname(tree), run.tree)
-    places = [posixpath.join(tree, name) for name in _results(result)]
-    return [f"scp -r {port}{shlex.quote(f'{host}:{place}')} ." for place in places]
+    places = [posixpath.join(tree, name) for name in _results(result)] if host else []
+    return [f"scp -r {shlex.quote(f'{host}:{place}')} ." for place in places]

@@ -55,6 +55,7 @@ LATER = run(node=NodeOf(1, ("a", "b")))
         pytest.param(None, {}, False, "", id="no run"),
         pytest.param(LATER, {}, False, "", id="a later node"),
         pytest.param(LATER, {"results_of": "all"}, False, "pull fetch", id="each node's"),
+        pytest.param(run(), {"alias": ""}, False, "pull", id="ssh knows no name for its box"),
     ],
 )
 def test_pull_is_offered_as_a_next_command_only_where_a_run_has_results(
@@ -68,7 +69,13 @@ def test_pull_is_offered_as_a_next_command_only_where_a_run_has_results(
         endpoint=Made(alias="gpu", hostname="gpu", user="root", port=22),
     )
     result: Any = Made(
-        **{"run": of, "waits_for": None, "login": login, "box": "gpu", "alias": "gpu"},
+        **{
+            "run": of,
+            "waits_for": None,
+            "login": login,
+            "box": "gpu",
+            "alias": profile.get("alias", "gpu"),
+        },
         **{"box_state": Made(has_tmux=True, home="/w/.boxstrap"), "repo_dir": "/w/homework"},
         **{"profile": Made(train=train, provider=Made(console="")), "price": None},
         made_nothing=nothing,
