@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from bootstrap.boxes.local_data import local_items
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import UsageError
 from bootstrap.link.target import BoxOptions
@@ -17,7 +18,7 @@ from bootstrap.repo.names import shown
 from bootstrap.repo.place import repository_root
 from bootstrap.steps.events import Event
 from bootstrap.text import file_count, grouped_number, transferred
-from bootstrap.transfer.push import MOST_NAMED, Pushed, local_items, push_folder, upload_of_several
+from bootstrap.transfer.push import MOST_NAMED, Pushed, push_folder, upload_of_several
 from bootstrap.transfer.source_files import PushProgress
 from bootstrap.ui.screen import Screen
 from bootstrap.value import Document, dataclass, document

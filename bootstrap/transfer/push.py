@@ -1,12 +1,9 @@
-"""Push a file, a folder or the items of `data:` to a box; what is there is not sent again."""
+"""Push a file or a folder to a box; what is there is not sent again."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-import posixpath
-import re
 import socket
 import stat
 import time
@@ -14,7 +11,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
 
 from bootstrap.errors import BoxLacksError, BoxstrapError, BusyError, NotSafeError, UsageError
 from bootstrap.link import exchange
@@ -22,12 +18,8 @@ from bootstrap.link.reconnecting import Backoff, ReconnectingLink
 from bootstrap.link.wire import LinkLost, Wire
 from bootstrap.text import file_count, first_of, grouped_number, size
 from bootstrap.transfer.frames import Frame, Transfer, number_of, text_of
-from bootstrap.transfer.sender import Sender
 from bootstrap.transfer.source_files import GONE, FileSender, PushProgress, SourceFile, read_source
 from bootstrap.value import Document
-
-if TYPE_CHECKING:
-    from bootstrap.profile.schema import Profile, SentItem
 
 AT_ONCE = 1000
 """Files that one request asks about."""
@@ -311,10 +303,6 @@ def _listed(names: Sequence[str]) -> str:
     return "\n".join(f"  {name}" for name in first_of(names, MOST_NAMED))
 
 
-_READY, _ARRIVED = b"\nready\n", b"\narrived\n"
-_WAITS = re.compile(r"^local (\d{1,4}) (/[^\n]+)$", re.MULTILINE)
-
-
 COSTLY = 100 * 1000 * 1000
 """Bytes, for all boxes together, from which on it is said what is sent."""
 
@@ -331,99 +319,3 @@ def upload_of_several(sources: Sequence[tuple[Path, Sequence[str]]], boxes: int)
         f"each of {boxes} boxes is sent {size(each)} from here, {size(each * boxes)} in all, less "
         "what it has; an address in `data:` is fetched by each box itself"
     )
-
-
-class LocalItem(NamedTuple):
-    """A local item: its index in the profile, its path here, and what is not sent."""
-
-    number: int
-    source: Path
-    exclude: tuple[str, ...]
-    sent: SentItem
-    """What the box is sent about it."""
-
-
-def targets_there(answer: bytes) -> dict[int, str]:
-    """Parse the box's answer: the target path of each item that it waits for, by number."""
-    text = answer.decode("utf-8", "surrogateescape")
-    return {int(number): path for number, path in _WAITS.findall(text)}
-
-
-def local_items(profile: Profile) -> tuple[LocalItem, ...]:
-    """List the local items, without reading files. Raises UsageError if one can't be sent."""
-    from bootstrap.profile.schema import SentItem
-
-    found = []
-    for number, item in enumerate(profile.data):
-        if item.place != "local":
-            continue
-        source, where = Path(item.source), f"data[{number}].from"
-        if not os.path.exists(source):  # noqa: PTH110 - pathlib's raises
-            raise UsageError(f"there is no {item.source} on this machine.", where=where)
-        to = item.to
-        if source.is_file():
-            if to.endswith("/"):
-                to += source.name
-            elif posixpath.basename(to) != source.name:
-                raise UsageError(
-                    f"a file that is sent keeps its name, {source.name}.",
-                    where=f"data[{number}].to",
-                    hint=f"Name its folder, with a slash at the end: {posixpath.dirname(to)}/",
-                )
-        sent = SentItem(to, _digest(source, item.exclude))
-        found.append(LocalItem(number, source, tuple(item.exclude), sent))
-    return tuple(found)
-
-
-def _digest(source: Path, exclude: Sequence[str]) -> str:
-    """Return a digest that changes when any file does, by name, size or time."""
-    files = json.dumps(list(read_source(source, exclude).files))
-    return hashlib.sha256(files.encode("utf-8", "surrogateescape")).hexdigest()[:32]
-
-
-@dataclass(eq=False, repr=False, kw_only=True)
-class DataSender(Sender):
-    """Sends the profile's data that is on this machine."""
-
-    what, noun = "data", "the data"
-    items: Sequence[LocalItem]
-    progress: Callable[[PushProgress], None]
-
-    def send(self) -> None:
-        stream = self.start_query("take_data", setup_id=self.setup)
-        targets = targets_there(self.read(stream, _READY))
-        sent = [self._send(item, targets) for item in self.items if item.number in targets]
-        self.pass_on(stream, [b"all\n" if all(sent) else b"some\n"], _ARRIVED)
-
-    def _send(self, item: LocalItem, targets: dict[int, str]) -> bool:
-        """Send one item; return whether all of it has arrived. Raises LinkLost."""
-
-        target = targets[item.number]
-        try:
-            pushed = push_folder(
-                self.wire,
-                item.source,
-                target if item.source.is_dir() else posixpath.dirname(target),
-                workdir=self.workdir,
-                exclude=item.exclude,
-                progress=self.progress,
-            )
-        except LinkLost:
-            raise
-        except BoxstrapError as error:
-            self.failed(error)
-            return False
-        where = f"data[{item.number}]"
-        for name in pushed.left_out:
-            self.failed(BoxstrapError(f"not sent: {name}", where=where))
-        for name in pushed.kept:
-            self.failed(
-                BoxstrapError(
-                    f"{name}: the box has another file there, which was not sent from here.",
-                    where=where,
-                    hint="Move it away there, or choose another place.",
-                )
-            )
-        for name in pushed.failed:
-            self.failed(BoxstrapError(f"not sent: {name}", where=where))
-        return not (pushed.kept or pushed.failed)

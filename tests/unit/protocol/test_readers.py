@@ -22,6 +22,7 @@ from bootstrap.boxes.at_home import row_of, run_of
 from bootstrap.boxes.disk import parse_low_disk
 from bootstrap.boxes.failure import find_failure
 from bootstrap.boxes.follow import CompletionPoller, file_tail, follow_events, watch_beginning
+from bootstrap.boxes.local_data import targets_there
 from bootstrap.boxes.probe import BoxState, parse_probe, probe
 from bootstrap.boxes.run import STATES, is_name, parse_run
 from bootstrap.boxes.run_details import ask_details, parse_details, results_in_the_way
@@ -63,7 +64,7 @@ from bootstrap.steps.events import Event
 from bootstrap.steps.plan import STEPS, plan_rows
 from bootstrap.text import SanitizeStream
 from bootstrap.transfer.frames import BoxFile, BoxResults, GivenFile, Transfer, WantedFile
-from bootstrap.transfer.push import push_folder, targets_there
+from bootstrap.transfer.push import push_folder
 from bootstrap.transfer.sender import Sender
 from bootstrap.ui.screens import JsonScreen
 from tests.logins import login_on
@@ -349,7 +350,7 @@ READERS: dict[str, Callable[[Any], object]] = {
     "setup/sync.py": synced,
     "link/query.py": lambda wire: launch(wire, LaunchOptions("x", Program(""), SETUP, "/w")),
     "setup/send.py, dependencies": lambda wire: refs_there(before_ready(wire)),
-    "transfer/push.py, data": lambda wire: targets_there(before_ready(wire)),
+    "boxes/local_data.py": lambda wire: targets_there(before_ready(wire)),
     "transfer/frames.py": pushed,
     "transfer/frames.py, results": pulled,
     "setup/send.py": lambda wire: parse_report(all_of(wire), all_of(wire)),

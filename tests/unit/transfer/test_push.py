@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from bootstrap.boxes.local_data import DataSender, LocalItem
 from bootstrap.errors import BoxLacksError, BoxstrapError, BusyError, NotSafeError, UsageError
 from bootstrap.link import LinkLost, LocalStream, LocalWire, ReconnectingLink
 from bootstrap.onbox.results.complete_files import CompleteFiles
@@ -31,7 +32,7 @@ from bootstrap.profile import SentItem
 from bootstrap.transfer import frames as transfer
 from bootstrap.transfer import source_files as sender
 from bootstrap.transfer.frames import Frame, Transfer
-from bootstrap.transfer.push import DataSender, LocalItem, Pushed, push_folder, upload_of_several
+from bootstrap.transfer.push import Pushed, push_folder, upload_of_several
 from tests.unit.transfer.boxes import pack_frame
 from tests.waiting import PATIENCE_S, wait_until
 
@@ -724,7 +725,7 @@ def test_data_that_arrived_in_part_is_not_reported_to_the_box_as_arrived(
                 raise pushed
             return pushed
 
-        monkeypatch.setattr("bootstrap.transfer.push.push_folder", push)
+        monkeypatch.setattr("bootstrap.boxes.local_data.push_folder", push)
         return data._send(item, {4: "/w/tree/data"})
 
     assert sends(Pushed())
