@@ -337,6 +337,17 @@ def kept_instead(
     return chosen
 
 
+def over_at_home(
+    options: BoxOptions, name: str | None, error: UsageError, screen: Screen
+) -> ListedRun:
+    """Return the run of that name, which is over and came home from a box that is gone. Raises
+    `error` if there is none."""
+    found = kept_instead(options, [name], error, screen) if name else []
+    if not found or found[0].run.goes_on:
+        raise error
+    return _listed(found[0], is_gone=True)
+
+
 def _known(options: BoxOptions) -> list[RunAtHome]:
     """Return the runs that may be meant, wherever they are, the newest first."""
     found = _merged([*all_boxes(), *ended_boxes()]).values()

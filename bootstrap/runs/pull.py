@@ -13,7 +13,7 @@ from pathlib import Path
 from bootstrap.boxes.at_home import find_kept, results_place
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.boxes.receipt import receipt_file, write_receipt
-from bootstrap.boxes.run import Run, as_it_ended
+from bootstrap.boxes.run import Run, as_it_ended, called
 from bootstrap.boxes.trees import find_at_risk, risk_in_words
 from bootstrap.errors import (
     BoxLacksError,
@@ -32,6 +32,7 @@ from bootstrap.onbox.results.complete_files import absent_parts
 from bootstrap.onbox.results.run_results import is_meant
 from bootstrap.repo.names import shown
 from bootstrap.runs.bring_home import as_it_is_now, bring_home, note_results
+from bootstrap.runs.known_runs import over_at_home
 from bootstrap.runs.pull_result import (
     BroughtRun,
     NoResultsError,
@@ -102,6 +103,18 @@ def pull_results(options: BoxOptions, screen: Screen, wish: PullOptions) -> None
         names = ", ".join(first_of(others, 5))
         screen.say(f"not pulled yet: {names}; all of them: boxstrap pull --all --host {box.name}")
     brought.check()
+
+
+def say_at_home(options: BoxOptions, screen: Screen, wish: PullOptions, error: UsageError) -> None:
+    """Say that nothing is to be pulled of a run whose box is gone, as all of it is here. Raises
+    `error` if that is not so."""
+    one = over_at_home(options, wish.run, error, screen)
+    kept, run = one.kept, one.kept.run
+    if one.results not in ("home", "none") or wish.to or wish.also or wish.without:
+        raise error
+    where = [f"  in {kept.result_place}"] if kept.result_files else []
+    head = f"{called(run.name)} of {kept.box}: nothing to pull: it {run.outcome()}, and is at home"
+    screen.result(BroughtRun(run, None, kept, None), "\n".join([head, *where, *kept.lines()]))
 
 
 def pull_several(

@@ -160,7 +160,7 @@ class BroughtRun(Document):
     @property
     def files(self) -> int:
         """How many files of results there are."""
-        return self.pulled.files if self.pulled else 0
+        return self.pulled.files if self.pulled else self.kept.result_files if self.kept else 0
 
     @property
     def record(self) -> RecordAtHome:

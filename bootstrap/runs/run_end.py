@@ -24,6 +24,7 @@ from bootstrap.link.wire import LinkLost, NoAnswer
 from bootstrap.onbox.run_folder import END_BYTES
 from bootstrap.onbox.runs.news import KINDS, passed_on
 from bootstrap.profile.values import LONGEST_GRACE_S
+from bootstrap.runs.known_runs import as_of, over_at_home
 from bootstrap.runs.notifiers import hand_over, notify, own_notifiers, ring
 from bootstrap.text import first_of, one_line, took_in_words
 from bootstrap.ui.layout import still_billing
@@ -104,6 +105,24 @@ def wait_for(  # noqa: PLR0913 - as it was typed
     if names:
         ring()
     _raise_if_not_done(over, box.name)
+
+
+def say_over(
+    options: BoxOptions,
+    screen: Screen,
+    run: str | None,
+    tell: Callable[[str, Run], None],
+    error: UsageError,
+) -> None:
+    """Say how a run ended that is at home, and whose box is gone. Raises `error` if there is none;
+    TrainingFailedError if it failed."""
+    kept = over_at_home(options, run, error, screen).kept
+    tell(kept.box, kept.run)
+    (repository,) = repository_names([kept.repository]).values()
+    row = RunThatEnded(kept.run, repository, kept.run.over, kept.price)
+    text = f"{_sentence(kept.run, kept.price)}\n  {as_of(kept)}"
+    screen.result({"box": kept.box, "runs": [row]}, text)
+    _raise_if_not_done([kept.run], kept.box)
 
 
 def _raise_if_not_done(over: Sequence[Run], box: str) -> None:

@@ -7,7 +7,7 @@ import json
 import posixpath
 from typing import TYPE_CHECKING
 
-from bootstrap.errors import UsageError
+from bootstrap.errors import NoSuchRunError, UsageError, WhichBoxError
 from bootstrap.paths import expanded
 from bootstrap.tasks.command import BOXES, CONSENT, HOSTS, JSON, MAX_SIZE, Call, command
 from bootstrap.tasks.options import COMMITTED, IDENTITY, PROFILE, REPO_MEANT, WAIT, Option
@@ -81,7 +81,7 @@ def pull(call: Call) -> None:
 
     Example: boxstrap pull --host my-box --watch
     """
-    from bootstrap.runs.pull import PullOptions, pull_results, pull_several
+    from bootstrap.runs.pull import PullOptions, pull_results, pull_several, say_at_home
     from bootstrap.transfer.destination import why_refused
     from bootstrap.transfer.frames import MOST_LET_GO
 
@@ -113,7 +113,10 @@ def pull(call: Call) -> None:
     if several:
         pull_several(call.options(), call.screen, wish, names)
     else:
-        pull_results(call.options(), call.screen, wish)
+        try:
+            pull_results(call.options(), call.screen, wish)
+        except (NoSuchRunError, WhichBoxError) as error:
+            say_at_home(call.options(), call.screen, wish, error)
 
 
 _OF_THIS = tuple(option for option in BOXES if option.name not in ("name", "new_box"))

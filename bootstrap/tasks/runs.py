@@ -454,7 +454,7 @@ def wait(call: Call) -> None:
 
     Example: boxstrap wait --host my-box
     """
-    from bootstrap.runs.run_end import wait_for
+    from bootstrap.runs.run_end import say_over, wait_for
 
     def tell(box: str, run: Run) -> None:
         state = {"run": run.name, "state": run.state, "rc": run.rc}
@@ -472,14 +472,17 @@ def wait(call: Call) -> None:
             raise UsageError("--detach is about the runs of a box: leave out --sweep.")
         wait_for_sweep(call, told)
         return
-    wait_for(
-        call.options(),
-        call.screen,
-        run=given["run"],
-        every=given["all_"],
-        detach=given["detach"],
-        tell=told,
-    )
+    try:
+        wait_for(
+            call.options(),
+            call.screen,
+            run=given["run"],
+            every=given["all_"],
+            detach=given["detach"],
+            tell=told,
+        )
+    except (NoSuchRunError, WhichBoxError) as error:
+        say_over(call.options(), call.screen, given["run"], told, error)
 
 
 @command(HOST, _WAY_IN, IDENTITY, REPO_MEANT, BEGUN_RUN, _ALL)

@@ -153,6 +153,32 @@ def test_the_next_pull_of_a_log_resumes_where_it_ended_and_splits_no_secret(ther
     assert there.log.endswith(b"0.4\nlate\n")
 
 
+@pytest.mark.parametrize("is_another_known", [True, False])
+def test_a_run_that_is_at_home_needs_no_pull_and_no_wait_once_its_box_is_forgotten(
+    there: There, *, is_another_known: bool
+) -> None:
+    there.write(b"step 1\n", exit="3\n", ended="exit 3\n")
+    there.pull()
+    (known,) = there.user.state.glob("boxes/*")
+    there.user.run("boxes", "--forget", known.name).must(0)
+    with contextlib.ExitStack() as stack:
+        words = ["--run", "train-1"]
+        if is_another_known:
+            other = LoopbackBox()
+            stack.callback(other.stop)
+            lay_programs(Path(other.home, ".boxstrap/box/current"))
+            words += ["--identity", str(other.identity)]
+            there.user.run("status", "--host", other.host_string, *words[2:]).must(0)
+        waited = there.user.run("wait", *words).must(10)
+        assert "train-1 ended with exit code 3" in waited.out
+        assert "from home, as of" in waited.out
+        pulled = there.user.run("pull", *words).must(0).out
+        assert "nothing to pull: it ended with exit code 3, and is at home" in pulled
+        words[1] = "train-2"
+        for task in ("wait", "pull"):
+            there.user.run(task, *words).must(2)
+
+
 def test_a_log_part_that_the_box_dropped_takes_no_disk_at_home_and_is_reported(
     there: There,
 ) -> None:
