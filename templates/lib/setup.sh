@@ -56,7 +56,16 @@ prepare_box() {
   sweep_programs
   [ "$BOX_HOME/box/current" -ef "$PROGRAMS" ] || ln -sfn "${PROGRAMS##*/}" "$BOX_HOME/box/current"
   tell_agents
+  attend_lease
   note_repository
+}
+
+# The lease that stands on the box is attended by each setup, whether its profile has one or not: a restart ends its
+# monitor. lease.sh holds a lock as long as it lives, but testing the lock would take it: its process is checked instead.
+lease_is_attended() { [ ! -f "$BOX_HOME/lease.json" ] || { read_text "$BOX_HOME/lease.pid" && alive "${TEXT%$'\n'}"; }; }
+
+attend_lease() {
+  lease_is_attended || { setsid bash "$PROGRAMS/lease.sh" "$BOX_HOME" </dev/null >/dev/null 2>&1 3>&- 9>&- & }
 }
 
 # For whoever lands here without boxstrap, such as a coding agent: what is what, and what not to touch.

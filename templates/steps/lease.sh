@@ -5,15 +5,12 @@ inputs_lease() { inputs v1 "$LEASE"; }
 
 check_lease() { is_text "$BOX_HOME/lease.json" "$LEASE" && lease_is_attended; }
 
-# lease.sh holds a lock as long as it lives, but testing the lock would take it: its process is checked instead.
-lease_is_attended() { read_text "$BOX_HOME/lease.pid" && alive "${TEXT%$'\n'}"; }
-
 apply_lease() {
   HELD=trying
   [ -f "$BOX_HOME/lease.json" ] || rm -f "$BOX_HOME"/lease.{state,extended,ids,digests}
   write_file "$BOX_HOME/lease.json" 600 "$LEASE"
   begin_at_boot /root/onstart.sh
-  lease_is_attended || setsid bash "$PROGRAMS/lease.sh" "$BOX_HOME" </dev/null >/dev/null 2>&1 3>&- 9>&- &
+  attend_lease
   # Waits for the monitor's first look, with one read of the account.
   for _ in {1..300}; do
     find_held

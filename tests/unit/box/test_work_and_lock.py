@@ -138,3 +138,23 @@ def test_a_program_on_the_box_is_removed_only_if_nothing_uses_it(
         live.kill()
     left = {digest: stays, own: True, "current": True, f"{digest}.new.12": named == "just now"}
     assert {path.name for path in (tmp_path / "box").iterdir()} == {n for n in left if left[n]}
+
+
+def test_a_lease_without_a_monitor_is_no_done_setup_and_the_next_one_starts_it(
+    tmp_path: Path,
+) -> None:
+    """Whether its profile has a lease or not: a restart of the box ended the monitor."""
+    (tmp_path / "lease.json").write_text("{}")
+    (tmp_path / "lease.sh").write_text('echo yes >"$1/begun"\n')
+    (tmp_path / "env").touch()
+    home = f"BOX_HOME={tmp_path} PROGRAMS={tmp_path} ENV_FILE={tmp_path}/env IS_LOCAL=yes"
+    shell = f"{home}; {shell_part('steps', 'shell')}\nhome_linked() {{ :; }}; RC_FILES=()"
+    parts = ("base", "process", "setup")
+    asked = "check_shell && echo right || echo broken"
+    assert said(parts, f"{shell}\n{asked}") == "broken\n"
+    assert said(parts, f"{shell}\nattend_lease; wait; cat $BOX_HOME/begun") == "yes\n"
+    (tmp_path / "lease.pid").write_text(f"{identity(os.getpid())}\n")
+    assert said(parts, f"{shell}\n{asked}") == "right\n"
+    (tmp_path / "begun").unlink()
+    said(parts, f"{shell}\nattend_lease; wait")
+    assert not (tmp_path / "begun").exists()
