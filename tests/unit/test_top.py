@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import queue
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +16,7 @@ import pytest
 
 from bootstrap.boxes import Sample
 from bootstrap.link import BoxOptions
+from bootstrap.onbox import MAIN
 from bootstrap.onbox.runs import top_stream
 from bootstrap.runs import top
 from bootstrap.runs.top import BoxView, Feed, TopOptions, watch_boxes
@@ -81,3 +84,16 @@ def test_a_process_of_a_run_is_recognized_by_its_environment_variable() -> None:
         run.kill()
         run.wait()
     assert top_stream.run_of(run.pid) == ""
+
+
+def test_the_first_sample_has_the_cpu_load_of_a_busy_machine(tmp_path: Path) -> None:
+    command = [sys.executable, "-I", "-B", MAIN, "runs.top_stream", "--runs", str(tmp_path)]
+    busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    top_there = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert top_there.stdout
+    try:
+        assert json.loads(top_there.stdout.readline())["host"]["cpu"] > 0
+    finally:
+        busy.kill()
+        busy.wait()
+        top_there.communicate()

@@ -32,6 +32,7 @@ TAIL = 32 * 1024  # bytes of a log that are searched for its last lines
 MOST_PROCESSES = 16
 MOST_RUNS = 16
 MOST_TOLD = 2048  # characters of what is told of a disk
+FIRST_S = 0.2  # seconds over which the first sample's CPU load is measured
 
 CLOCK = [("nvmlDeviceGetClockInfo", 1)]  # of the streaming multiprocessors
 CLOCK_MAX = [("nvmlDeviceGetMaxClockInfo", 1)]
@@ -240,6 +241,9 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, help="the folder of the runs; without it GPUs alone")
     options = parser.parse_args()
     box = BoxSampler(options.runs)
+    if options.runs:
+        host(options.runs)
+        time.sleep(FIRST_S)
     with suppress(BrokenPipeError):
         while True:
             began = time.monotonic()
