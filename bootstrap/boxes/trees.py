@@ -95,7 +95,7 @@ class DisposableThing:
 
     kind: str  # results (of a run, at home), cache (downloads)
     name: str  # the run, as KEY/NAME, or the folder of the downloads
-    state: str  # removed, safe (to remove), used
+    state: str  # removed, safe (to remove), used, kept (of a run that did not end with 0)
     bytes: int
 
     def line(self) -> str:
@@ -103,8 +103,16 @@ class DisposableThing:
         what = f"results of {run}, which are at home"
         if self.kind == "cache":
             what = f"downloads in .boxstrap/cache/{self.name}"
-        became = {"removed": "removed", "safe": "would be removed", "used": "stay, for other runs"}
-        return f"{what}: {became[self.state]} ({size(self.bytes)})"
+        return f"{what}: {_BECAME[self.state]} ({size(self.bytes)})"
+
+
+_BECAME = {
+    "removed": "removed",
+    "safe": "would be removed",
+    "used": "stay, for other runs",
+    "kept": "stay, since it did not end with 0, and a resume may need them; "
+    "what you don't need goes with boxstrap exec rm",
+}
 
 
 class Cleaned(NamedTuple):
@@ -185,7 +193,7 @@ def parse_trees(answer: bytes, wire: Wire) -> Cleaned:
         elif said.kind == "copies":
             copied += size
         elif said.kind == "thing" and what in ("results", "cache") and _THING.fullmatch(name):
-            if became in ("removed", "safe", "used"):
+            if became in _BECAME:
                 things.append(DisposableThing(what, name, became, size))
         elif said.kind == "unknown":
             unknown = name

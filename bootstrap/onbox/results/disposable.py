@@ -18,7 +18,7 @@ from .run_results import RunResults, is_same
 
 Row = tuple[str, str, int, str, Mapping[str, int]]
 """Results (of a run, KEY/NAME) or cache, its name, bytes, what became of it: removed, safe (it
-could be) or used; of results the files: place and bytes."""
+could be), used, or kept (its run may be resumed); of results the files: place and bytes."""
 CACHES = ("huggingface/hub", "huggingface/xet", "torch/hub", "pip", "uv")
 """Below `cache/`. What else is there, such as prepared datasets, was computed."""
 
@@ -78,12 +78,13 @@ def remove_files(run: RunResults, places: dict[str, int]) -> None:
 
 def clean_results(key: str, uses: Uses, *, look: bool) -> Iterator[Row]:
     for run in uses.runs:
-        if key not in ("", run.key) or not is_finished(run) or not run.is_home():
+        if key not in ("", run.key) or goes_on(run) or not run.is_home():
             continue
         files = files_of(run)
         if not files:
             continue
         became = "used" if uses.has(run) else "safe"
+        became = became if is_finished(run) else "kept"
         if became == "safe" and not look:
             remove_files(run, files)
             became = "removed"
