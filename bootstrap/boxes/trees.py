@@ -36,6 +36,8 @@ _WORDS = {
     "staged": "staged ({count}): {names}",
     "commits": "commits that are only there ({count}): {names}",
     "files": "files created there ({count}): {names}",
+    "unpulled": "results that are not at home, of {names}",
+    "pulled": "results that are at home, of {names}",
     "ignored": "files created there that git ignores ({count}): {names}",
     "repositories": "submodules with commits of their own, perhaps ({count}): {names}",
 }

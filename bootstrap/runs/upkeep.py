@@ -290,10 +290,23 @@ def clean_box(
         if free:
             words = _discards([tree.name for tree in free]) + " --yes" * agreed
             hint = (
-                "Copy what you need from it (scp and rsync reach the box by its name), then:\n"
-                f"  boxstrap clean --host {known.name}{words}"
+                f"{_before_discard(free, known.name)}\n  boxstrap clean --host {known.name}{words}"
             )
         raise NotSafeError(f"{_names(refused)} stayed.", where=known.name, hint=hint)
+
+
+def _before_discard(trees: Sequence[TreeBeside], box: str) -> str:
+    """Say how to bring home what these hold, before they go."""
+    holds = [one for tree in trees for one in tree.holds]
+    unpulled = [one for one in holds if one.kind == "unpulled"]
+    runs = "".join(f" --run {shlex.quote(name)}" for one in unpulled for name in one.names)
+    if any(one.count > len(one.names) for one in unpulled):
+        runs = " --all"
+    ways = [f"bring its results home (boxstrap pull --host {box}{runs})"] if unpulled else []
+    if any(one.kind not in ("unpulled", "pulled") for one in holds):
+        ways.append("copy what you need from it (scp and rsync reach the box by its name)")
+    said = ", ".join([*ways, "then:"]) if ways else "to remove it:"
+    return said[0].upper() + said[1:]
 
 
 def _discards(trees: Sequence[str]) -> str:

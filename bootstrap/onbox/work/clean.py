@@ -20,8 +20,9 @@ from typing import Any
 
 from ..git import BoxTree, trees_of
 from ..results.at_risk import not_pushed
-from ..results.disposable import disposable
+from ..results.disposable import disposable, files_of
 from ..results.keep_results import clean_copies
+from ..results.run_results import runs_of
 from ..run_folder import QUEUED, RUNNING, RunFolder, runs_below
 from .made import CHANGED, MADE_BY_PYTHON, edits, held, own_repositories, tell
 
@@ -56,8 +57,15 @@ def contents(tree: BoxTree, going: Collection[str]) -> Iterator[dict[str, Any]]:
     if not os.path.isfile(f"{tree.placed.folder}/index"):
         raise OSError
 
+    runs = [run for run in runs_of(tree.home) if run.tree == tree.path]
+    made = {place: run for run in runs for place in files_of(run)}
+    results: dict[str, bool] = {}
+
     def staying(paths: list[str]) -> list[str]:
-        return [path for path in paths if f"{tree.path}/{path}" not in going]
+        places = {f"{tree.path}/{path}": path for path in paths}
+        stay = [place for place in places if place not in going]
+        results.update((made[one].name, made[one].is_home()) for one in stay if one in made)
+        return [places[one] for one in stay if one not in made]
 
     yield from held("edits", staying(edits(tree)))
     yield from held("staged", tree.work.paths("diff", "--cached", *CHANGED, "HEAD", "--"))
@@ -68,6 +76,8 @@ def contents(tree: BoxTree, going: Collection[str]) -> Iterator[dict[str, Any]]:
     out = [*_CACHES, *_environments(tree.path)]
     new = ("ls-files", "--others", "-z", *(f"--exclude={one}" for one in out))
     yield from held("files", staying(not_pushed(tree, tree.placed.paths(*new))))
+    for what, is_home in (("unpulled", False), ("pulled", True)):
+        yield from held(what, (name for name, at_home in results.items() if at_home is is_home))
     yield from own_repositories(tree)
 
 

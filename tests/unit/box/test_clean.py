@@ -107,8 +107,17 @@ def test_clean_removes_a_tree_whose_results_were_pulled(box: Beside) -> None:
     (box.tree / "out/model.pt").write_bytes(os.urandom(1 << 20))
     files = {name: state_of((box.tree / name).stat()) for name in ("out/kept", "out/model.pt")}
     write_files(str(run / MADE), files)
-    assert box.clean(look=True).state == "kept"
+    kept = box.clean(look=True)
+    assert kept.state == "kept"
+    assert [str(one) for one in kept.holds] == ["results that are not at home, of run-1"]
+    way = "Bring its results home (boxstrap pull --host gpu --run run-1), then:"
+    assert upkeep._before_discard([kept], "gpu") == way
     (run / HOME).write_text(f"{digest_of(files)}\n")
+    (run / "exit").write_text("143\n")  # stopped, and perhaps resumed
+    kept = box.clean(look=True)
+    assert [str(one) for one in kept.holds] == ["results that are at home, of run-1"]
+    assert upkeep._before_discard([kept], "gpu") == "To remove it:"
+    (run / "exit").write_text("0\n")
     looked = box.clean(look=True)
     assert (looked.state, looked.holds) == ("safe", ())
     assert looked.bytes < 1 << 20
