@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import posixpath
 import threading
 import time
@@ -10,7 +11,7 @@ from pathlib import Path
 
 from bootstrap.boxes.local_data import local_items
 from bootstrap.boxes.login import BoxLogin
-from bootstrap.errors import UsageError
+from bootstrap.errors import BoxstrapError, UsageError
 from bootstrap.link.target import BoxOptions
 from bootstrap.paths import expanded, leads_out, real
 from bootstrap.profile.values import Permission
@@ -73,10 +74,25 @@ def push_path(options: BoxOptions, screen: Screen, wish: PushOptions) -> None:
         said = f"{box.name}: {_said(pushed)}"
         tree = box.state.repo_dir
         if tree and f"{target}/".startswith(f"{tree}/"):
-            inside = posixpath.relpath(target, tree)
-            one = "" if inside == "." else f"; to all of it with shared: [{inside}/] in the profile"
-            said += f"\nother trees get links to these files{one}"
+            said += f"\n{links_line(posixpath.relpath(target, tree), _shared(options))}"
         screen.result({}, said)
+
+
+def links_line(inside: str, shared: Sequence[str]) -> str:
+    """Say what trees beside get of a folder of the main tree, "." for all of it."""
+    for one in shared:
+        if f"{inside}/".startswith(f"{one.rstrip('/')}/"):
+            return f"other trees have a link to {one}, which the profile shares"
+    one = "" if inside == "." else f"; to all of it with shared: [{inside}/] in the profile"
+    return f"other trees get links to these files{one}"
+
+
+def _shared(options: BoxOptions) -> Sequence[str]:
+    from bootstrap.profile.consent import load_profile
+
+    with contextlib.suppress(BoxstrapError):  # a push needs no profile that is right
+        return load_profile(options, kinds=()).profile.shared
+    return ()
 
 
 def push_data(options: BoxOptions, screen: Screen, *, replace: bool) -> None:

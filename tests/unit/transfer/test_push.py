@@ -29,6 +29,7 @@ from bootstrap.onbox.transfer.frames import (
     read_frames,
 )
 from bootstrap.profile import SentItem
+from bootstrap.runs.push import links_line
 from bootstrap.transfer import frames as transfer
 from bootstrap.transfer import source_files as sender
 from bootstrap.transfer.frames import Frame, Transfer
@@ -739,3 +740,10 @@ def test_data_that_arrived_in_part_is_not_reported_to_the_box_as_arrived(
     assert failed == ["no room."]
     with pytest.raises(LinkLost):  # it is sent again once the link is back
         sends(LinkLost("box"))
+
+
+def test_shared_is_advised_only_for_a_folder_that_the_profile_does_not_share() -> None:
+    for inside in ("data", "data/corpus"):
+        assert "shared: [" not in links_line(inside, ["out", "data"])
+    assert links_line("database", ["data"]).endswith("shared: [database/] in the profile")
+    assert links_line(".", ["data"]) == "other trees get links to these files"
