@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -164,7 +165,12 @@ def guard_once(screen: Screen, look_at_all: LookAtAll) -> None:
     ]
     found = _end_clusters(boxes, looked, screen)
     lines = [f"{one.name} ({one.host}): {one.says}" for one in found]
-    lines += [f"{name}: its account's id is unknown, so nothing here ends it" for name in others]
+    over = [box.name for box in leased if box.name in others and _is_over_here(box)]
+    lines += [
+        f"{name}: its account's id is unknown, so nothing here ends it"
+        + (", though by the count here its lease is over" if name in over else "")
+        for name in others
+    ]
     lines += [
         f"{host}: it was rented from here and has no lease, so nothing ends it. To go on: boxstrap "
         f"up; to end it: boxstrap down --host {host}"
@@ -177,6 +183,21 @@ def guard_once(screen: Screen, look_at_all: LookAtAll) -> None:
     error = next((one.error for one in found if one.error), None)
     if error:
         raise error
+    if over:
+        raise UnreachableError(
+            "its lease is over, and nothing here can end it.",
+            where=", ".join(over),
+            hint="End it on its provider's page, then: boxstrap boxes --forget "
+            f"{over[0]}; or let it go on: boxstrap lease --host {over[0]} --release",
+        )
+
+
+def _is_over_here(box: KnownBox) -> bool:
+    """Whether the hours of a lease that the box does not hold itself are over by this clock."""
+    since, most = _number(box.lease.get("set")), _number(box.lease.get("seconds"))
+    extended = _number(box.lease.get("extended")) or 0.0
+    is_over = since is not None and most is not None and since + most + extended < time.time()
+    return is_over and box.lease.get("held") not in rules.CAN_END
 
 
 def _guarded(box: KnownBox, screen: Screen) -> GuardedBox:

@@ -55,13 +55,16 @@ def show_lease(
         raise UsageError("--extend or --release: not both.")
     with BoxLogin.open(options, screen) as box:
         name = box.name
-        what = "release" if release else "extend" if added else "look"
+        what = "release" if release else "extend"
         asked_as = secrets.token_hex(8)
         if added and box.known.ends:
             _refuse_beyond_end(box, added)
         if added or release:
             check(box.known, math.inf if release else added)
-        word, lease = box.ask(lambda box: ask_lease(box, what, added, asked_as))
+        # As the login told it: a second answer would differ by seconds.
+        word, lease = "lease" if box.state.lease else "none", box.state.lease
+        if added or release:
+            word, lease = box.ask(lambda box: ask_lease(box, what, added, asked_as))
         _note(box, word, added)
     if word == "none":
         raise UsageError(

@@ -529,11 +529,16 @@ def test_guard_names_boxes_that_it_can_not_end_or_that_down_is_working_on(
     other.write_text(json.dumps({**record, "name": "mine", "host_text": "root@203.0.113.7"}))
     with (known.parent / "end.lock").open("w") as lock:  # `down` is at work on the first
         fcntl.flock(lock, fcntl.LOCK_EX)
-        said = guard(user)
+        said = guard(user, rc=3)
         assert [one["says"] for one in said["boxes"]] == ["another command is working on it"]
         assert said["not_by_id"] == ["mine"]
-    text = user.run("guard", "--once").must(0).out
-    assert "mine: its account's id is unknown, so nothing here ends it" in text
+    text = user.run("guard", "--once").must(3).out  # so that cron tells
+    assert "mine: its account's id is unknown, so nothing here ends it, though" in text
+    for lease in ({"held": "yes"}, {"seconds": 4 * HOUR}, {"extended": 3 * HOUR}):
+        its = {**record, "name": "mine", "host_text": "root@203.0.113.7"}
+        its["extra"] = {**record["extra"], "lease": {**record["extra"]["lease"], **lease}}
+        other.write_text(json.dumps(its))
+        user.run("guard", "--once").must(0)
     assert account.changed == ["PUT /api/v0/instances/1000/"]
 
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from bootstrap.boxes.probe import parse_lease
+from bootstrap.boxes.probe import BoxLease, LeaseLimit, parse_lease
+from bootstrap.link.record import KnownBox
+from bootstrap.link.target import BoxOptions
+from bootstrap.runs import upkeep
 from bootstrap.value import document
 
 SAID = {
@@ -82,3 +88,15 @@ def test_a_nonsense_lease_answer_of_a_box_is_read_as_printable_defaults(said: st
 def test_a_box_without_a_lease_is_read_as_none() -> None:
     assert parse_lease("") is None
     assert parse_lease("none\t{}") is None
+
+
+def test_lease_shows_what_the_login_told_so_that_one_call_says_one_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lease, shown = BoxLease("yes", {"hours": LeaseLimit(12.0, 160.0)}), list[Any]()
+    box = SimpleNamespace(name="dd", state=SimpleNamespace(lease=lease), known=KnownBox("dd", "a"))
+    opened = SimpleNamespace(open=lambda *_: contextlib.nullcontext(box))
+    monkeypatch.setattr(upkeep, "BoxLogin", opened)
+    screen: Any = SimpleNamespace(result=lambda *told: shown.extend(told))
+    upkeep.show_lease(BoxOptions(), screen, extend=None, release=False)
+    assert shown == [{"box": "dd", "lease": lease}, f"dd: {lease.lines()[0]}"]
