@@ -73,7 +73,7 @@ class FetchedWork(Document):
         return [
             *said,
             *self._left(),
-            "To see it, and to take it once your own changes are committed:",
+            "To see it, and to take it once your own changes, new files too, are committed:",
             *typed,
         ]
 

@@ -17,6 +17,8 @@ from bootstrap.setup.sync import SyncAnswer, refusal
         ("refused", "no room", BoxstrapError, "did not take what was sent: no room"),
         ("lacks", "", BoxstrapError, "it does not say why"),
         ("failed", "box-edits", NotSafeError, "boxstrap sync --back --host box"),
+        ("failed", "box-edits", NotSafeError, "on the box: git checkout HEAD -- FILE"),
+        ("failed", "box-commits", NotSafeError, "on the box: git reset --keep ID^"),
         ("failed", "disk-full", StepFailedError, "train.py: no space"),
     ],
 )
