@@ -461,6 +461,10 @@ def resolve_box(  # noqa: PLR0913
     identity = options.identity or identity or identity_of(box, target)
     reached = _current_address(target, box) if target.is_rented else target
     endpoint = resolve(reached, user=user, identity=identity)
+    if box is None and identity is None and not options.new_box:
+        # Perhaps a known box by its address: with the key that is kept for it, as by its name.
+        kept = identity_of(find_known(target, endpoint), target)
+        endpoint = resolve(reached, user=user, identity=kept) if kept else endpoint
     target = replace(target, price=reached.price, since=reached.since, ends=reached.ends)
     box = _registered(options, target, endpoint, box)
     return FoundBox(target, box, endpoint)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import stat
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -141,6 +144,29 @@ def test_a_command_that_only_reads_does_not_rename_a_known_box() -> None:
     assert resolve("nina", renames=True) == "nina"
     with pytest.raises(UsageError, match="this machine is always called local"):
         registry.resolve_box(BoxOptions(host="local", name="nina"), print)
+
+
+def test_a_known_box_given_by_its_address_is_logged_in_to_with_the_key_kept_for_it(
+    tmp_path: Path,
+) -> None:
+    (key := tmp_path / "id").touch()
+    box = get_or_create("root@10.1.2.3:22", name="gpu")
+    box = dataclasses.replace(box, address="10.1.2.3", port=22, user="root")
+    record.save_box(
+        dataclasses.replace(box, route=dataclasses.replace(box.route, identity=str(key)))
+    )
+
+    def keys(host: str, **options: Any) -> Sequence[Path]:
+        found = registry.resolve_box(BoxOptions(host=host, **options), print)
+        assert found.endpoint
+        return found.endpoint.identity_files
+
+    assert key in keys("gpu")
+    assert key in keys("root@10.1.2.3:22")
+    (other := tmp_path / "other").touch()
+    assert keys("root@10.1.2.3:22", identity=str(other)) == (other,)
+    assert key not in keys("root@10.1.2.3:23")
+    assert key not in keys("root@10.1.2.3:22", new_box=True)
 
 
 def test_a_box_can_not_be_given_the_name_of_another_host(monkeypatch: pytest.MonkeyPatch) -> None:
