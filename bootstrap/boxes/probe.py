@@ -436,7 +436,7 @@ def parse_probe(answer: bytes) -> BoxState:
             for name, known in beside.texts("secrets").items()
             if re.fullmatch(_NAME, name)
         },
-        lease=parse_lease(beside.text("lease", most=1 << 16)),
+        lease=parse_lease(facts.get("lease", "")),
         script=facts.get("script", ""),
         plan={step: why for step, _, why in rows if step in NAMES and why in WHY},
         edited=tuple(many["edited"]),

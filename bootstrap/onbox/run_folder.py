@@ -185,9 +185,3 @@ def secrets_of(home: str | os.PathLike[str]) -> dict[str, str]:
     except OSError:
         return {}
     return dict(pair.split("=", 1) for pair in pairs if "=" in pair)
-
-
-def lease_of(home: RunFolder) -> str:
-    """Return whether the monitor is kept running, and what it says; "" where there is no lease."""
-    kept = "kept" if is_alive(home.first("lease.pid")) else "lost"
-    return f"{kept}\t{home.first('lease.state')}" if home.has("lease.json") else ""

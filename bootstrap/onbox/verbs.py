@@ -16,7 +16,7 @@ from contextlib import suppress
 
 from . import MAIN
 from .processes import begin_apart, is_alive
-from .run_folder import QUEUED, RUNNING, RunFolder, lease_of, lines_of, write_whole
+from .run_folder import QUEUED, RUNNING, RunFolder, lines_of, write_whole
 
 _LOOKS = 30  # until the lease's monitor has seen what was added: it looks every ten seconds
 
@@ -116,7 +116,8 @@ def lease(_: RunFolder, asked: dict[str, str]) -> Iterator[str]:
             if is_seen or not is_alive(files.first("lease.pid")):
                 break
             time.sleep(0.5)
-        yield f"lease\t{lease_of(files)}"
+        kept = "kept" if is_alive(files.first("lease.pid")) else "lost"
+        yield f"lease\t{kept}\t{files.first('lease.state')}"
 
 
 _OF_LEASE = ("state", "extended", "ids", "digests")

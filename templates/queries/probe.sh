@@ -40,6 +40,15 @@ show_commits() {
     for-each-ref --count=20 --sort=-creatordate --format='have	%(objectname)' refs/boxstrap
 }
 
+# What the monitor says about the lease, and whether it is kept running.
+show_lease() {
+  [ -f "$box_home/lease.json" ] || return 0
+  keeper='' state=
+  { read -r keeper <"$box_home/lease.pid"; } 2>/dev/null
+  { read -r state <"$box_home/lease.state"; } 2>/dev/null
+  if alive "$keeper"; then fact lease "kept	$state"; else fact lease "lost	$state"; fi
+}
+
 # The setup at work, or else the last one.
 show_setups() {
   [ -s "$box_home/lock" ] || return 0
@@ -52,9 +61,9 @@ show_setups() {
   if read -r last <"$box_home/setups/$setup/status.json"; then fact last "$last"; fi
 }
 
-# What there is to tell of runs, secrets and lease: see onbox/runs/status.py. A first contact has none.
+# What there is to tell of runs and secrets: see onbox/runs/status.py. A first contact has none.
 show_runs() {
-  [ -f "$box_home/secrets" ] || [ -f "$box_home/lease.json" ] || for run in "$box_home"/runs/*/*/command; do
+  [ -f "$box_home/secrets" ] || for run in "$box_home"/runs/*/*/command; do
     [ ! -f "$run" ] || break
     return 0
   done
@@ -94,6 +103,7 @@ if [ -n "$repo_key" ]; then
   show_work
 fi
 show_setups
+show_lease
 show_runs
 # A caller that asks about a script will send its commit, and needs to know which ones the box has.
 [ -z "$script_id" ] || { show_commits && show_plan; }

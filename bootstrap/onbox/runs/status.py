@@ -29,7 +29,6 @@ from ..run_folder import (
     QUEUED,
     RUNNING,
     RunFolder,
-    lease_of,
     lines_of,
     runs_below,
     secrets_of,
@@ -121,12 +120,11 @@ def _since_boot(run: RunFolder) -> bool:
 
 
 def box_document(runs: BoxRuns, key: str, folder: str) -> dict[str, Any]:
-    """Return what is told of all of them together: which is alive in a repository's folder, the
-    lease, and the secrets that the box keeps, by name, with their keyed fingerprints."""
+    """Return what is told of all of them together: which is alive in a repository's folder, and
+    the secrets that the box keeps, by name, with their keyed fingerprints."""
     alive = runs.alive_in(key, folder) if key else None
     file = f"{runs.home}/secrets"
     told: dict[str, Any] = {"kind": "box", "alive": alive.name if alive else ""}
-    told["lease"] = lease_of(RunFolder(runs.home))
     try:
         since = os.stat(file).st_mtime_ns
     except OSError:

@@ -90,7 +90,6 @@ def test_a_query_passed_through_any_login_shell_gives_the_same_answer(
 
 
 def test_the_probe_reports_runs_setup_hints_and_plan(box_home: BoxHome, tmp_path: Path) -> None:
-    box_home.write({"lease.json": "{}", "lease.pid": "4194305 1 gone\n", "lease.state": "{}"})
     box_state = parse_probe(answer(["sh", "-c"], asked("probe", box_home), tmp_path))
     states = {run.name: (run.state, run.rc) for run in box_state.runs}
     assert states == {
@@ -101,8 +100,6 @@ def test_the_probe_reports_runs_setup_hints_and_plan(box_home: BoxHome, tmp_path
     }
     assert box_state.working == ("20260101-000000-abcdef", "b" * 64)
     assert box_state.env == {"HINT"}
-    assert box_state.lease
-    assert box_state.lease.held == "lost"
     assert box_state.files == {"/etc/passwd"}
     assert box_state.facts["work"] == "w" * 64
     assert box_state.facts["boxhome"] == str(box_home.path)
