@@ -25,8 +25,8 @@ from bootstrap.onbox.results.run_results import digest_of
 from bootstrap.transfer.frames import BoxLook, BoxResults, GivenFile, Transfer, WantedFile
 from tests.faults.plugin import Faults
 
-PARTS = 2
-"""With 100 tries each, 200 sequences."""
+PARTS = 4
+"""With 50 tries each, 200 sequences."""
 KEY = "homework-01234567"
 NAMES = ("ckpt", "log", "best", "deep/a")
 
@@ -158,6 +158,7 @@ class ResultsBox:
                 assert content in had, (name, path, "lost", self.did)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("part", range(PARTS))
 def test_each_run_keeps_its_own_results_when_runs_in_one_tree_are_killed_at_any_moment(
     part: int, tmp_path: Path, seeded: random.Random, faults: Faults, request: pytest.FixtureRequest

@@ -228,7 +228,7 @@ def digest_of(file: Path) -> str:
 
 
 @pytest.mark.sampled
-@pytest.mark.parametrize("part", range(2))
+@pytest.mark.parametrize("part", range(4))
 def test_down_leaves_every_result_at_home_after_a_day_of_runs_pulls_syncs_and_kills(
     part: int, tmp_path: Path, seeded: random.Random, faults: Faults, request: pytest.FixtureRequest
 ) -> None:
