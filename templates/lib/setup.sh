@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2034,SC2088,SC2154 # set here, read elsewhere; a profile's ~ is literal
+# shellcheck shell=bash disable=SC2034,SC2088,SC2153,SC2154 # set here, read elsewhere, and the reverse; a profile's ~ is literal
 # setup: how a setup starts and ends.
 
 begin_script() {
