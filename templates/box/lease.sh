@@ -12,7 +12,7 @@
   cd /
   while [ -f "$box_home/lease.json" ]; do
     "$box_home/agent/bin/python" -I -B "${0%/*}/onbox/__main__.py" runs.monitor "$box_home" --waits </dev/null >/dev/null 2>&1 7>&-
-    sleep 5
+    sleep 5 7>&- # else it would hold the lock for one that was killed
   done
   exit
 }

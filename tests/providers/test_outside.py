@@ -126,7 +126,7 @@ def test_commands_that_need_no_provider_do_not_look_for_provider_packages(user: 
     user.repository()
     code = (
         "import sys; sys.argv[0] = 'boxstrap'\n"
-        "from bootstrap import cli, providers\n"
+        "from bootstrap import providers\nfrom bootstrap.tasks import cli\n"
         "providers.outside = lambda: print('looked', file=sys.stderr) or {}\n"
         "cli.main()\n"
     )

@@ -83,7 +83,9 @@ def test_a_wrong_result_of_the_smoke_test_returns_the_box_before_warnings(smoked
     assert outcomes == sorted(outcomes)  # return before warn
 
 
-def test_the_smoke_test_says_which_words_rows_errors_or_speeds_were_wrong(smoked: Smoked) -> None:
+def test_the_smoke_test_of_a_gpu_names_the_memory_product_error_or_speed_that_was_wrong(
+    smoked: Smoked,
+) -> None:
     assert "gave back 1 wrong words in" in smoked.says("smoke-memory", GPU["forgets"])
     assert "multiplies: wrong rows of 1024: bf16 1" in smoked.says(
         "smoke-product", GPU["miscounts"]

@@ -298,7 +298,7 @@ def test_the_images_torch_is_reused_only_if_its_cuda_fits_backend_and_driver(
     assert reuse.torch_fits(verdict, backend, tmp_path) == fits
 
 
-def test_a_shadow_environment_has_only_the_metadata_of_image_packages(
+def test_the_copy_of_an_environment_that_uv_plans_by_has_only_its_packages_metadata(
     image: Path, new: Path, tmp_path: Path
 ) -> None:
     install(image, "thing", {"thing.py": "x = 1\n"})

@@ -22,7 +22,7 @@ from bootstrap.onbox.results.run_results import MADE, OwnResults, RunResults, wr
         ("1\n", "own/\n", ["own/"]),
     ],
 )
-def test_a_later_node_has_only_the_results_that_it_noted_itself(
+def test_a_node_after_the_first_has_no_results_but_those_it_noted_itself(
     tmp_path: Path, rank: str, noted: str, results: list[str]
 ) -> None:
     """What it wrote would be taken for results of every run in its tree."""

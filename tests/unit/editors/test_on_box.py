@@ -34,7 +34,7 @@ def test_the_editor_query_reports_libc_tools_and_disk_and_writes_nothing(
     assert "glibc" not in [lack.code for lack in lacks(found.facts, forwards=True)]
 
 
-def test_box_settings_changed_since_they_were_read_are_not_overwritten(
+def test_an_editors_settings_on_a_box_are_not_overwritten_if_they_changed_since_they_were_read(
     wire: LocalWire, own_home: Path
 ) -> None:
     path = own_home / CODE.machine_settings

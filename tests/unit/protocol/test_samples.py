@@ -77,7 +77,7 @@ def test_a_sample_with_impossible_values_is_dropped(changed: dict[str, Any]) -> 
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b"\xff", b"[" * 100_000, b"x" * (MAX_LINE + 1)])
-def test_a_line_that_is_no_sample_is_dropped(text: bytes) -> None:
+def test_a_line_of_the_monitor_that_is_no_gpu_sample_is_dropped(text: bytes) -> None:
     assert parse_sample(text) is None
 
 

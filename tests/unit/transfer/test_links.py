@@ -146,7 +146,7 @@ def test_a_result_symlink_that_changed_is_updated_and_no_file_of_the_users_repla
 
 
 @pytest.mark.parametrize("is_first", [True, False])
-def test_a_file_that_replaces_a_symlink_of_the_same_content_is_another_result(
+def test_a_file_that_replaces_a_link_of_the_same_content_is_pulled_and_pushed_anew(
     box: ResultsHere, is_first: bool
 ) -> None:
     """Else a pull waits for ever, and a push finds it on the box already."""
