@@ -64,8 +64,8 @@ def test_setup_names_the_step_at_which_the_disk_filled_up_and_finishes_once_ther
         grow(rented.user.repository())
         with faults.attempt("disk full", {"repo": "clone", "python": "environment"}[step]) as row_:
             rented.box.fill_disk(left_mb)
-            # Otherwise the check for free space stops the setup before any change.
-            rented.program = with_numbers(tmp_path / step, MIN_FREE_MB=1)
+            # Otherwise checks for free space stop the setup: the commit arrives meanwhile.
+            rented.program = with_numbers(tmp_path / step, MIN_FREE_MB=1, MIN_TMP_MB=1)
             failed = rented.run("setup").must(7)
             assert f"the step {step} failed: {SAYS}" in failed.err, failed.err
             assert failed.seconds < 60

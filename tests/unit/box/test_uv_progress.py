@@ -58,7 +58,7 @@ def test_a_network_interface_that_disappears_takes_no_received_bytes_back(
 @pytest.mark.slow
 def test_the_log_gets_all_that_uv_prints_and_the_step_its_exit_code() -> None:
     library = "\n".join(shell_part("lib", name) for name in ("base", "events", "uv"))
-    uv = "run_uv() { echo 'Resolved 2 packages'; sleep 1; printf end; return 3; }"
+    uv = "run_uv() { echo 'Resolved 2 packages'; sleep 3; printf end; return 3; }"
     said = subprocess.run(
         ["bash"],
         input=f"{library}\n{uv}\n"
