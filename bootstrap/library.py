@@ -150,7 +150,7 @@ class Box:
         self, path: Path | str, to: str | None = None, *, replace_there: bool = False
     ) -> Mapping[str, object]:
         """Send a file or a folder; again, what changed. Files that no push put there stay."""
-        from bootstrap.runs.push import PushOptions, push_path
+        from bootstrap.setup.push import PushOptions, push_path
 
         return self._collect(push_path, PushOptions(str(path), to, (), replace_there))
 

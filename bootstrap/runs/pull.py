@@ -40,13 +40,13 @@ from bootstrap.runs.pull_result import (
     lines_of_all,
     no_results,
 )
-from bootstrap.runs.push import ShownProgress
 from bootstrap.runs.upkeep import report_safe_results
 from bootstrap.text import first_of, sanitize, size
 from bootstrap.transfer.destination import MANIFEST, Destination, why_refused
 from bootstrap.transfer.frames import BoxFile, BoxResults, Transfer
 from bootstrap.transfer.manifest import Manifest, PulledFile, PulledRecord, RunOrigin
 from bootstrap.transfer.puller import NOTHING, Puller, PullRound
+from bootstrap.transfer.push import ShownProgress
 from bootstrap.ui.screen import Screen
 from bootstrap.value import dataclass
 

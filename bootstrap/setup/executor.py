@@ -126,7 +126,7 @@ class SetupSenders:
 
     def _data_sender(self) -> Sender:
         """Make the sender for the profile's data on this machine."""
-        from bootstrap.boxes.local_data import DataSender
+        from bootstrap.setup.push import DataSender
         from bootstrap.transfer.push import upload_of_several
 
         once, items = self._context.request.once, self._payload.data

@@ -33,11 +33,11 @@ from bootstrap.steps.shell import Value
 from bootstrap.value import dataclass, field, replace
 
 if TYPE_CHECKING:
-    from bootstrap.boxes.local_data import LocalItem
     from bootstrap.profile.survey.declared import GitDependency
     from bootstrap.repo.snapshot import Include, Snapshot
     from bootstrap.repo.snapshot_store import ChangeCount
     from bootstrap.setup.program import Program
+    from bootstrap.setup.push import LocalItem
     from bootstrap.setup.request import SetupRequest
     from bootstrap.ui.screen import Reporter
 
@@ -156,7 +156,7 @@ def _built(
     steps = steps_for(profile, local=local, repo=with_source)
     data: tuple[LocalItem, ...] = ()
     if with_source and with_secrets and profile.data:
-        from bootstrap.boxes.local_data import local_items
+        from bootstrap.setup.push import local_items
 
         data = local_items(profile)
     secrets = SecretSet()

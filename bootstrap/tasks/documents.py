@@ -35,7 +35,6 @@ from bootstrap.renting.rental import Rental, RentedNow
 from bootstrap.renting.resumption import ResumedElsewhere
 from bootstrap.runs.known_runs import ListedRun, MeasuredRun
 from bootstrap.runs.pull_result import BroughtRun
-from bootstrap.runs.push import PushedFiles
 from bootstrap.runs.rented import RentedBoxes
 from bootstrap.runs.run_end import StoppedRun
 from bootstrap.runs.status import StatusOfAll
@@ -43,6 +42,7 @@ from bootstrap.runs.tunnel import OpenTunnel
 from bootstrap.runs.upkeep import SecretRow
 from bootstrap.setup.back import FetchedWork
 from bootstrap.setup.new_run import ResumedRun, StartedRun
+from bootstrap.setup.push import PushedFiles
 from bootstrap.setup.result import SetupResult
 from bootstrap.setup.sequence import SetupPlan
 from bootstrap.setup.sync import Synced

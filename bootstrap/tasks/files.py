@@ -41,7 +41,7 @@ def push(call: Call) -> None:
 
     Example: boxstrap push data/corpus --host my-box
     """
-    from bootstrap.runs.push import PushOptions, push_data, push_path
+    from bootstrap.setup.push import PushOptions, push_data, push_path
 
     given = call.given
     if not given["path"]:

@@ -14,7 +14,6 @@ from bootstrap.onbox.results.complete_files import MOST_FILES, STOOD_S, with_fol
 from bootstrap.onbox.transfer.frames import BLOCK
 from bootstrap.repo.names import shown
 from bootstrap.text import size
-from bootstrap.text import size as shown_size
 from bootstrap.transfer.destination import (
     Destination,
     PartialFile,
@@ -355,7 +354,7 @@ class Puller:
         total = sum(sizes.values()) + others
         if total > self._most:
             raise NotSafeError(
-                f"the results are {shown_size(total)}, and {shown_size(self._most)} are allowed.",
+                f"the results are {size(total)}, and {size(self._most)} are allowed.",
                 where=str(self._landing.place),
                 hint=f"To allow more: --max-size {-(-total // 10**9)}G",
             )

@@ -6,6 +6,7 @@ import hashlib
 import os
 import socket
 import stat
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -16,9 +17,11 @@ from bootstrap.errors import BoxLacksError, BoxstrapError, BusyError, NotSafeErr
 from bootstrap.link import exchange
 from bootstrap.link.reconnecting import Backoff, ReconnectingLink
 from bootstrap.link.wire import LinkLost, Wire
+from bootstrap.steps.events import Event
 from bootstrap.text import file_count, first_of, grouped_number, size
 from bootstrap.transfer.frames import Frame, Transfer, number_of, text_of
 from bootstrap.transfer.source_files import GONE, FileSender, PushProgress, SourceFile, read_source
+from bootstrap.ui.screen import Screen
 from bootstrap.value import Document
 
 AT_ONCE = 1000
@@ -319,3 +322,35 @@ def upload_of_several(sources: Sequence[tuple[Path, Sequence[str]]], boxes: int)
         f"each of {boxes} boxes is sent {size(each)} from here, {size(each * boxes)} in all, less "
         "what it has; an address in `data:` is fetched by each box itself"
     )
+
+
+class ShownProgress:
+    """A transfer as a row of the screen. Leaving it as a context manager ends the row."""
+
+    def __init__(self, screen: Screen, name: str) -> None:
+        self._screen, self._name = screen, name
+        self._telling = threading.Lock()
+        self._has_begun = False
+
+    def __enter__(self) -> ShownProgress:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._has_begun:
+            self._event("fail" if kind else "ok", {})
+
+    def __call__(self, progress: PushProgress) -> None:
+        """Show the progress. May be called from any thread."""
+        fields: dict[str, float | str] = {
+            "done": progress.bytes,
+            "total": progress.all_bytes,
+            "files": progress.files,
+            "all_files": progress.all_files,
+            "unit": "bytes",
+        }
+        self._event("progress", fields)
+
+    def _event(self, event: str, fields: dict[str, float | str]) -> None:
+        with self._telling:
+            self._has_begun = True
+            self._screen.event(Event("", 0, time.time(), self._name, event, fields))

@@ -22,7 +22,6 @@ from bootstrap.boxes.at_home import row_of, run_of
 from bootstrap.boxes.disk import parse_low_disk
 from bootstrap.boxes.failure import find_failure
 from bootstrap.boxes.follow import CompletionPoller, file_tail, follow_events, watch_beginning
-from bootstrap.boxes.local_data import targets_there
 from bootstrap.boxes.probe import BoxState, parse_probe, probe
 from bootstrap.boxes.run import STATES, is_name, parse_run
 from bootstrap.boxes.run_details import ask_details, parse_details, results_in_the_way
@@ -56,6 +55,7 @@ from bootstrap.runs.tunnel import JUPYTER, TENSORBOARD, start_server, stop_serve
 from bootstrap.runs.upkeep import ask_lease, what_was_wiped
 from bootstrap.setup.new_run import _begun
 from bootstrap.setup.program import Program
+from bootstrap.setup.push import targets_there
 from bootstrap.setup.result import SetupEnd, fetch_verdict, raise_for
 from bootstrap.setup.send import refs_there
 from bootstrap.setup.sync import SyncState, SyncStream, refusal
@@ -350,7 +350,7 @@ READERS: dict[str, Callable[[Any], object]] = {
     "setup/sync.py": synced,
     "link/query.py": lambda wire: launch(wire, LaunchOptions("x", Program(""), SETUP, "/w")),
     "setup/send.py, dependencies": lambda wire: refs_there(before_ready(wire)),
-    "boxes/local_data.py": lambda wire: targets_there(before_ready(wire)),
+    "setup/push.py": lambda wire: targets_there(before_ready(wire)),
     "transfer/frames.py": pushed,
     "transfer/frames.py, results": pulled,
     "setup/send.py": lambda wire: parse_report(all_of(wire), all_of(wire)),

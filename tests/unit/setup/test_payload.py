@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.boxes.local_data import LocalItem, local_items
 from bootstrap.errors import ProfileError, UsageError
 from bootstrap.profile import ConsentError, DataItem, Profile
 from bootstrap.profile.load import read_profile
 from bootstrap.repo.place import repository_root
 from bootstrap.setup.payload import Payload, build_payload
+from bootstrap.setup.push import LocalItem, local_items
 from bootstrap.setup.request import SetupRequest
 from tests.cli import User
 from tests.plain_environment import HERE

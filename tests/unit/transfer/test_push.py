@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from bootstrap.boxes.local_data import DataSender, LocalItem
 from bootstrap.errors import BoxLacksError, BoxstrapError, BusyError, NotSafeError, UsageError
 from bootstrap.link import LinkLost, LocalStream, LocalWire, ReconnectingLink
 from bootstrap.onbox.results.complete_files import CompleteFiles
@@ -29,7 +28,7 @@ from bootstrap.onbox.transfer.frames import (
     read_frames,
 )
 from bootstrap.profile import SentItem
-from bootstrap.runs.push import links_line
+from bootstrap.setup.push import DataSender, LocalItem, links_line
 from bootstrap.transfer import frames as transfer
 from bootstrap.transfer import source_files as sender
 from bootstrap.transfer.frames import Frame, Transfer
@@ -726,7 +725,7 @@ def test_data_that_arrived_in_part_is_not_reported_to_the_box_as_arrived(
                 raise pushed
             return pushed
 
-        monkeypatch.setattr("bootstrap.boxes.local_data.push_folder", push)
+        monkeypatch.setattr("bootstrap.setup.push.push_folder", push)
         return data._send(item, {4: "/w/tree/data"})
 
     assert sends(Pushed())
