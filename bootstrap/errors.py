@@ -83,7 +83,7 @@ def _harmless(text: str) -> str:
         text = f"{text[:LONGEST]}…"
     if text.isascii() and text.replace("\n", "").isprintable():
         return text
-    from bootstrap.text import sanitize
+    from bootstrap.sanitize import sanitize
 
     return sanitize(text)
 

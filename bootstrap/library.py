@@ -18,7 +18,7 @@ from bootstrap.value import Document, document
 
 if TYPE_CHECKING:
     from bootstrap.boxes.run import Run
-    from bootstrap.cancel import CancelToken
+    from bootstrap.link.cancel import CancelToken
     from bootstrap.providers.offer import Offer
     from bootstrap.runs.status import BoxStatus
     from bootstrap.setup.result import SetupResult

@@ -45,7 +45,7 @@ AREAS = {
         ("transfer/destination.py", "transfer/puller.py", "transfer/manifest.py"),
         tuple(f"tests/unit/transfer/test_{name}.py" for name in _TRANSFER),
     ),
-    "redaction": Area(("onbox/redact.py", "text.py"), ("tests/unit/text",)),
+    "redaction": Area(("onbox/redact.py", "sanitize.py"), ("tests/unit/text",)),
     "consent": Area(
         ("profile/consent.py",), ("tests/unit/test_consent.py", "tests/unit/setup/test_payload.py")
     ),
@@ -70,7 +70,7 @@ SAME = {
     " -> max(tick.at - tick.since, 0.0)": "the greater of two, in any order",
     "bootstrap/boxes/run.py: max(0, now - (self.begun or self.started))"
     " -> max(now - (self.begun or self.started), 0)": "the greater of two, in any order",
-    "bootstrap/text.py: max(0, len(text) - _LONGEST)"
+    "bootstrap/sanitize.py: max(0, len(text) - _LONGEST)"
     " -> max(len(text) - _LONGEST, 0)": "the greater of two, in any order",
 }
 """Mutants that change nothing a test could see, as they are printed without their line, and why."""

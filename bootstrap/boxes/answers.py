@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator
 
 from bootstrap.link.exchange import valid_time
-from bootstrap.text import one_line
+from bootstrap.sanitize import one_line
 
 MOST_LINES = 20_000
 LONGEST = 64 * 1024  # bytes of a line

@@ -28,8 +28,8 @@ from bootstrap.errors import UsageError
 from bootstrap.link.exchange import answer_number, valid_time
 from bootstrap.paths import read_record, state_dir, write_private
 from bootstrap.repo.place import repository_root
-from bootstrap.text import LATEST
-from bootstrap.text import size as size_in_words
+from bootstrap.sizes import LATEST
+from bootstrap.sizes import size as size_in_words
 from bootstrap.transfer.destination import Destination, LocalFolder
 from bootstrap.value import dataclass, replace
 

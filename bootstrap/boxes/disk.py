@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from bootstrap.link.exchange import answer_number
 from bootstrap.onbox.runs.disk_watch import ENOUGH, LOW
-from bootstrap.text import duration, one_line, size
+from bootstrap.sanitize import one_line
+from bootstrap.sizes import duration, size
 from bootstrap.value import dataclass
 
 MOST_BYTES, MOST_IN_LINE = 4096, 2300

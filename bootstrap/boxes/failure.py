@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from bootstrap.boxes.run import Run, RunOnABox
 from bootstrap.link.exchange import answer_number
 from bootstrap.onbox.python.lacking import advice
-from bootstrap.text import sanitize, size
+from bootstrap.sanitize import sanitize
+from bootstrap.sizes import size
 from bootstrap.value import dataclass
 
 _LINES = 8

@@ -22,8 +22,8 @@ from bootstrap.link.query import AskedBox, BoxRedaction, ask, build_query
 from bootstrap.link.reconnecting import Backoff, ReconnectingLink
 from bootstrap.link.wire import LinkLost, NoAnswer, Stream, Wire
 from bootstrap.onbox.runs.first_output import is_first
+from bootstrap.sanitize import sanitize
 from bootstrap.steps.events import Event, EventLines
-from bootstrap.text import sanitize
 from bootstrap.value import dataclass
 
 MAX_EVENT_BYTES = 16 * 1024 * 1024

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from bootstrap.boxes.probe import BoxState, probe
 from bootstrap.boxes.run import Run, repository_names, select_runs
-from bootstrap.cancel import CancelToken
 from bootstrap.errors import BoxstrapError, HostKeyError, UnreachableError, UsageError, write_error
 from bootstrap.link import forgotten, record, registry
+from bootstrap.link.cancel import CancelToken
 from bootstrap.link.endpoint import resolve
 from bootstrap.link.exchange import run_script
 from bootstrap.link.local import LocalWire

@@ -26,7 +26,8 @@ from bootstrap.link.exchange import (
 )
 from bootstrap.link.query import build_query
 from bootstrap.link.wire import Wire
-from bootstrap.text import dollars, duration, one_line
+from bootstrap.sanitize import one_line
+from bootstrap.sizes import dollars, duration
 from bootstrap.value import Document, dataclass, field, replace
 
 _HELD = {

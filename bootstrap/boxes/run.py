@@ -21,7 +21,7 @@ from bootstrap.errors import NoSuchRunError, UsageError
 from bootstrap.link.exchange import answer_exit_code, answer_number
 from bootstrap.link.record import name_of_key
 from bootstrap.paths import sweeps_dir
-from bootstrap.text import size, spent
+from bootstrap.sizes import size, spent
 from bootstrap.value import Document, dataclass, replace
 
 _NOTE = (

@@ -19,7 +19,8 @@ from bootstrap.link.exchange import run_script
 from bootstrap.link.query import build_query
 from bootstrap.link.wire import Wire
 from bootstrap.onbox.run_folder import END_BYTES, MOST_ENDS
-from bootstrap.text import grouped_number, sanitize, size
+from bootstrap.sanitize import sanitize
+from bootstrap.sizes import grouped_number, size
 from bootstrap.value import Document, dataclass, field
 
 _METRIC_BYTES = 1000

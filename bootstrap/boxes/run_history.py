@@ -17,9 +17,10 @@ from bootstrap.errors import BoxLacksError
 from bootstrap.link.exchange import AnswerStream, answer_number, run_script, stream_script
 from bootstrap.link.query import AskedBox, BoxRedaction, ask
 from bootstrap.link.wire import PIECE, LinkLost, NoAnswer, Wire
+from bootstrap.sanitize import sanitize
+from bootstrap.sizes import duration
 from bootstrap.steps import events
 from bootstrap.steps.events import Event
-from bootstrap.text import duration, sanitize
 from bootstrap.value import dataclass, field
 
 OF_PROFILE = ("command", "made_of", "results", "resume", "grace", "log_max")

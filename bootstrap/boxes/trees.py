@@ -15,7 +15,7 @@ from bootstrap.errors import BoxLacksError, BusyError, UsageError
 from bootstrap.link.exchange import AnswerStream, stream_script
 from bootstrap.link.query import AskedBox, ask
 from bootstrap.link.wire import PIECE, LinkLost, NoAnswer, Wire
-from bootstrap.text import size
+from bootstrap.sizes import size
 from bootstrap.value import Document, dataclass, field
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,120}@[0-9]{1,6}")

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from bootstrap.errors import BoxstrapError
-from bootstrap.text import sanitize
+from bootstrap.sanitize import sanitize
 
 MAX_BYTES = 1 << 20
 MAX_TEXT = 300

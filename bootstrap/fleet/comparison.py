@@ -33,7 +33,7 @@ from bootstrap.repo.place import repository_root
 from bootstrap.runs.known_runs import list_runs
 from bootstrap.runs.page import check_place, fill
 from bootstrap.runs.report import metric_is_less
-from bootstrap.text import dollars, duration, spent
+from bootstrap.sizes import dollars, duration, spent
 from bootstrap.ui.layout import aligned
 from bootstrap.ui.plots import Plot, PlotLine, parallel_coordinates
 from bootstrap.ui.screen import Reporter, Screen

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 from bootstrap.errors import BoxesFailedError, BoxstrapError, exit_code
 from bootstrap.link.target import AT_ONCE
-from bootstrap.text import first_of
+from bootstrap.sizes import first_of
 
 _T = TypeVar("_T")
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from bootstrap.boxes.login import BoxLogin
-from bootstrap.cancel import CancelToken
 from bootstrap.errors import BoxstrapError, UsageError
 from bootstrap.fleet.fan_out import fan_out
 from bootstrap.fleet.sweep import CellRun, Dealt, Lane, Ledger, Sweep, deal
+from bootstrap.link.cancel import CancelToken
 from bootstrap.link.exchange import answer_number
 from bootstrap.link.record import all_boxes, ended_boxes
 from bootstrap.link.registry import lookup

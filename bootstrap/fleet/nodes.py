@@ -21,7 +21,6 @@ from ipaddress import IPv4Address
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from bootstrap.cancel import CancelToken
 from bootstrap.errors import (
     BoxLacksError,
     BoxstrapError,
@@ -30,15 +29,17 @@ from bootstrap.errors import (
     StepFailedError,
     UsageError,
 )
+from bootstrap.link.cancel import CancelToken
 from bootstrap.link.exchange import stream_script
 from bootstrap.link.query import ask
 from bootstrap.link.wire import PIECE, LinkLost
 from bootstrap.onbox.nodes.check import is_private
 from bootstrap.runs.run_end import end_run
+from bootstrap.sanitize import one_line, sanitize
 from bootstrap.setup.new_run import Show, StartedRun, begin_run
 from bootstrap.setup.request import RunOptions, SetupRequest
 from bootstrap.setup.sequence import alone_error, complete, execute, prepare, result_of
-from bootstrap.text import first_of, one_line, sanitize
+from bootstrap.sizes import first_of
 
 if TYPE_CHECKING:
     from bootstrap.boxes.login import BoxLogin

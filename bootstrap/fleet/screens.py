@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, TextIO, cast
 from bootstrap.boxes.run import called
 from bootstrap.errors import BoxstrapError
 from bootstrap.link import prompt
+from bootstrap.sizes import duration
 from bootstrap.steps.events import Event
-from bootstrap.text import duration
 from bootstrap.ui import layout
 from bootstrap.ui.screen import Paint, Screen
 from bootstrap.ui.screens import JsonScreen, PlainScreen

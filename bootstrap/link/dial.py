@@ -24,7 +24,7 @@ from typing import IO
 from bootstrap.errors import UnreachableError
 from bootstrap.link import wire as link_errors
 from bootstrap.link.endpoint import Endpoint
-from bootstrap.text import sanitize
+from bootstrap.sanitize import sanitize
 
 _STAGGER = 0.25
 """Seconds before a name's next address is tried in parallel with the first (RFC 8305)."""

@@ -23,8 +23,9 @@ from collections.abc import Iterator
 
 from bootstrap.errors import BoxstrapError
 from bootstrap.link.wire import PIECE, LinkLost, NoAnswer, Stream, Wire
+from bootstrap.sanitize import one_line, sanitize
+from bootstrap.sizes import LATEST
 from bootstrap.steps.shell import SHELL_SETTINGS
-from bootstrap.text import LATEST, one_line, sanitize
 from bootstrap.value import dataclass
 
 _TAKEN = "'!\\\n"  # characters that some login shell interprets even between single quotes

@@ -13,6 +13,7 @@ from typing import Protocol
 from bootstrap.errors import BoxLacksError, BoxstrapError
 from bootstrap.link.exchange import run_script_checked
 from bootstrap.link.wire import LinkLost, Wire
+from bootstrap.sanitize import sanitize
 from bootstrap.steps.event_codes import explain
 from bootstrap.steps.shell import (
     Value,
@@ -23,7 +24,6 @@ from bootstrap.steps.shell import (
     sent_program,
     shell_part,
 )
-from bootstrap.text import sanitize
 from bootstrap.value import dataclass
 
 

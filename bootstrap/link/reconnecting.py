@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from bootstrap.cancel import CancelToken
 from bootstrap.errors import HostKeyError, UnreachableError
+from bootstrap.link.cancel import CancelToken
 from bootstrap.link.wire import LinkLost, LoginBroken, LoginRefused, NotNow, Wire
 
 _Answer = TypeVar("_Answer")

@@ -28,7 +28,7 @@ from bootstrap.errors import UsageError
 from bootstrap.link.public_key import PublicKey
 from bootstrap.paths import make_private, write_private
 from bootstrap.providers import end_does
-from bootstrap.text import LATEST, duration
+from bootstrap.sizes import LATEST, duration
 from bootstrap.value import dataclass, field, names, replace
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from bootstrap.link import mux
 from bootstrap.link.endpoint import Endpoint
 from bootstrap.link.record import KnownBox, load_box, pins_of, read_known_hosts
 from bootstrap.link.wire import Wire
-from bootstrap.text import seconds_of
+from bootstrap.sizes import seconds_of
 from bootstrap.value import dataclass
 
 VARIABLE = "BOXSTRAP_KEEP_OPEN"

@@ -21,8 +21,8 @@ import paramiko
 from fabric import Config, Connection
 from paramiko.config import SSHConfig
 
-from bootstrap.cancel import within
 from bootstrap.errors import UnreachableError
+from bootstrap.link.cancel import within
 from bootstrap.link.dial import PendingConnection
 from bootstrap.link.hostkeys import FirstContact, HostKeyCheck
 from bootstrap.link.keys import KeyLogin
@@ -32,7 +32,7 @@ from bootstrap.link.reconnecting import DeferredLogin
 from bootstrap.link.record import KnownBox
 from bootstrap.link.transport import BoxTransport
 from bootstrap.link.wire import PIECE, ErrorTail, LinkLost, LoginBroken, Pipe, Stream, Wire
-from bootstrap.text import sanitize
+from bootstrap.sanitize import sanitize
 
 ASK_AFTER = 4.0
 DEAD_AFTER = 12.0

@@ -23,7 +23,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from bootstrap.errors import UnreachableError
-from bootstrap.text import duration, sanitize
+from bootstrap.sanitize import sanitize
+from bootstrap.sizes import duration
 
 if TYPE_CHECKING:
     from bootstrap.link.endpoint import Endpoint

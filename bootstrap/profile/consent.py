@@ -33,7 +33,7 @@ from bootstrap.repo.names import is_gits, shown
 from bootstrap.repo.place import repository_root
 from bootstrap.repo.urls import without_user_info
 from bootstrap.repo.working_files import credential_by_name
-from bootstrap.text import seconds_of
+from bootstrap.sizes import seconds_of
 from bootstrap.value import Document, dataclass, replace
 
 if TYPE_CHECKING:

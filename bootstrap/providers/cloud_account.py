@@ -11,7 +11,7 @@ from bootstrap.errors import BoxstrapError, NoOfferError, UnreachableError, Usag
 from bootstrap.providers import api
 from bootstrap.providers.api_key import ApiKey, KeyPlaces
 from bootstrap.providers.offer import Leftover, Offer, RentedBox, RentedState, RentOrder, StopRule
-from bootstrap.text import dollars
+from bootstrap.sizes import dollars
 
 _CLEARS_S = (2.0, 4.0, None)
 """Seconds before it is tried again to delete what a failed rental left; None: it is not."""

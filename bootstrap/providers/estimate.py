@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from bootstrap.errors import BoxstrapError
 from bootstrap.onbox.verdict import gpu_models
-from bootstrap.text import dollars
+from bootstrap.sizes import dollars
 from bootstrap.value import Document
 
 HOURS_A_MONTH = 730.0

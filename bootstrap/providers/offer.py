@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 from bootstrap.onbox.verdict import gpu_models
-from bootstrap.text import dollars
+from bootstrap.sizes import dollars
 from bootstrap.value import Document
 
 LEASE_HOURS = 24  # hours for a rented box whose profile's lease has neither hours nor dollars

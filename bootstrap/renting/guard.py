@@ -18,8 +18,8 @@ from pathlib import Path
 
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.boxes.probe import LOST, UNPRICED, BoxLease, LeaseLimit
-from bootstrap.cancel import CancelledError, within
 from bootstrap.errors import BoxstrapError, NotSafeError, UnreachableError
+from bootstrap.link.cancel import CancelledError, within
 from bootstrap.link.record import GUARD, KnownBox, all_boxes, read_box
 from bootstrap.link.target import BoxOptions, Once
 from bootstrap.onbox.lease import rules
@@ -39,7 +39,7 @@ from bootstrap.renting.teardown import (
 )
 from bootstrap.repo.local import known_folder
 from bootstrap.runs.run_end import end_runs
-from bootstrap.text import dollars, duration
+from bootstrap.sizes import dollars, duration
 from bootstrap.ui.screen import Screen
 from bootstrap.value import Document
 

@@ -33,7 +33,7 @@ from bootstrap.onbox.results.complete_files import (
     with_folders,
 )
 from bootstrap.repo.names import shown
-from bootstrap.text import file_count, first_of, size
+from bootstrap.sizes import file_count, first_of, size
 from bootstrap.transfer.destination import MANIFEST, LocalFolder, why_refused
 from bootstrap.transfer.manifest import (
     MOST_MANIFEST,

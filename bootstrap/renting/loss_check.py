@@ -23,7 +23,7 @@ from bootstrap.runs.bring_home import bring_home
 from bootstrap.runs.pull import PullOptions, pull_run, results_of_profile
 from bootstrap.runs.pull_result import let_go_words
 from bootstrap.setup.back import bring_from, look_at_work, only_there
-from bootstrap.text import file_count, first_of, size
+from bootstrap.sizes import file_count, first_of, size
 from bootstrap.transfer.destination import why_refused
 from bootstrap.transfer.frames import BoxResults, Transfer
 from bootstrap.transfer.puller import NOTHING, REASONS, lost_words

@@ -25,7 +25,7 @@ from bootstrap.link.record import KnownBox, all_boxes
 from bootstrap.paths import config_dir
 from bootstrap.providers.offer import LEASE_HOURS, RentOrder
 from bootstrap.renting.rental import Rental, RentalState, all_rentals
-from bootstrap.text import dollars
+from bootstrap.sizes import dollars
 
 DAY_S = 86_400.0
 _ROUNDING = 1e-6

@@ -14,7 +14,7 @@ from bootstrap.paths import open_regular
 from bootstrap.providers import accounts
 from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.offer import KEYS, Offer, RentOrder, version_tuple, volume_at
-from bootstrap.text import dollars
+from bootstrap.sizes import dollars
 from bootstrap.value import Document
 
 if TYPE_CHECKING:

@@ -43,7 +43,7 @@ from bootstrap.renting.rental_check import (
 )
 from bootstrap.renting.start import LOOK_S, Arrival, NeverUpError, RentingClock, answers_ssh
 from bootstrap.renting.teardown import put_aside
-from bootstrap.text import dollars, duration
+from bootstrap.sizes import dollars, duration
 from bootstrap.ui.screen import Reporter
 
 TRIES = 3  # boxes to rent at most until one is good

@@ -20,7 +20,7 @@ from pathlib import Path
 from bootstrap import paths
 from bootstrap.link.record import all_boxes
 from bootstrap.providers.offer import RentedBox
-from bootstrap.text import dollars, duration
+from bootstrap.sizes import dollars, duration
 from bootstrap.value import Document
 
 VERSION = 1

@@ -39,8 +39,9 @@ from bootstrap.renting.teardown import teardown_lock
 from bootstrap.renting.up import UpOptions, rent_and
 from bootstrap.repo.local import known_folder
 from bootstrap.runs.known_runs import list_runs
+from bootstrap.sanitize import sanitize
 from bootstrap.setup.request import RunOptions, SetupRequest
-from bootstrap.text import dollars, sanitize
+from bootstrap.sizes import dollars
 from bootstrap.ui.screen import Screen
 from bootstrap.value import Document
 

@@ -16,7 +16,7 @@ from bootstrap.providers.api import RefusedError, RefusedKeyError, UndecidedErro
 from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.offer import RentedBox, RentedState
 from bootstrap.renting.rental import SAME_PRICE, Rental, is_another
-from bootstrap.text import dollars
+from bootstrap.sizes import dollars
 
 
 @dataclass(frozen=True)

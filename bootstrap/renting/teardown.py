@@ -39,7 +39,8 @@ from bootstrap.renting.loss_check import (
 from bootstrap.renting.ownership import OwnBox, account_of, find_own, rented_host
 from bootstrap.runs.pull_result import LET_GO
 from bootstrap.runs.run_end import end_runs
-from bootstrap.text import dollars, sanitize
+from bootstrap.sanitize import sanitize
+from bootstrap.sizes import dollars
 from bootstrap.ui.screen import Reporter, Screen
 from bootstrap.value import Document
 

@@ -28,7 +28,7 @@ from bootstrap.renting.rent import Renter, RentOptions
 from bootstrap.renting.rental import Rental
 from bootstrap.repo.local import read_repository
 from bootstrap.setup.request import SetupRequest
-from bootstrap.text import duration
+from bootstrap.sizes import duration
 from bootstrap.ui.screen import Reporter
 
 if TYPE_CHECKING:

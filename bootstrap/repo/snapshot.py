@@ -46,7 +46,7 @@ from bootstrap.repo.working_files import (
     untracked_first,
     working_files,
 )
-from bootstrap.text import first_of
+from bootstrap.sizes import first_of
 from bootstrap.value import dataclass, replace
 
 _TAKE = ("update-index", "--add", "--remove", "--replace", "-z")

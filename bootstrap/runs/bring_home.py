@@ -27,15 +27,15 @@ from bootstrap.boxes.login import BoxLogin
 from bootstrap.boxes.record_folder import LogAtHome, RecordFolder
 from bootstrap.boxes.run import Run
 from bootstrap.boxes.run_history import OF_PROFILE, BoxRecord, RunHistory, ask_history, ask_record
-from bootstrap.cancel import made_beside
 from bootstrap.errors import BoxLacksError, NotSafeError, write_error
+from bootstrap.link.cancel import made_beside
 from bootstrap.link.exchange import answer_number, run_script
 from bootstrap.link.reconnecting import Backoff
 from bootstrap.link.wire import LinkLost, NoAnswer
 from bootstrap.onbox.redact import Redactor
 from bootstrap.repo.local import known_folder
 from bootstrap.runs.log_reader import HOLE, ask_start, has_hole
-from bootstrap.text import sanitize
+from bootstrap.sanitize import sanitize
 from bootstrap.transfer.destination import why_refused
 from bootstrap.transfer.manifest import Manifest
 

@@ -20,7 +20,7 @@ from bootstrap.link.record import KnownBox, all_boxes, ended_boxes
 from bootstrap.link.registry import box_by_name
 from bootstrap.link.target import BoxOptions
 from bootstrap.repo.local import known_key
-from bootstrap.text import duration, spent, took_in_words
+from bootstrap.sizes import duration, spent, took_in_words
 from bootstrap.transfer.destination import MANIFEST
 from bootstrap.ui.layout import laid_out
 from bootstrap.ui.screen import Screen

@@ -25,8 +25,9 @@ from bootstrap.link.target import BoxOptions
 from bootstrap.onbox.redact import Redactor, RedactStream
 from bootstrap.runs.known_runs import as_of, box_or_home
 from bootstrap.runs.log_reader import AnyReader, KeptLogReader, LogReader, together
+from bootstrap.sanitize import SanitizeStream
+from bootstrap.sizes import seconds_of, size, took_in_words
 from bootstrap.steps.plan import NAMES
-from bootstrap.text import SanitizeStream, seconds_of, size, took_in_words
 from bootstrap.ui.screen import Screen
 from bootstrap.value import dataclass
 

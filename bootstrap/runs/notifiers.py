@@ -15,8 +15,8 @@ from pathlib import Path
 
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.boxes.run import Run
-from bootstrap.cancel import made_beside
 from bootstrap.errors import UsageError
+from bootstrap.link.cancel import made_beside
 from bootstrap.link.exchange import answer_rows, run_script
 from bootstrap.link.query import ask
 from bootstrap.onbox.runs.tell import News, is_address, post

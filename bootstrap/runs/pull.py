@@ -41,7 +41,8 @@ from bootstrap.runs.pull_result import (
     no_results,
 )
 from bootstrap.runs.upkeep import report_safe_results
-from bootstrap.text import first_of, sanitize, size
+from bootstrap.sanitize import sanitize
+from bootstrap.sizes import first_of, size
 from bootstrap.transfer.destination import MANIFEST, Destination, why_refused
 from bootstrap.transfer.frames import BoxFile, BoxResults, Transfer
 from bootstrap.transfer.manifest import Manifest, PulledFile, PulledRecord, RunOrigin

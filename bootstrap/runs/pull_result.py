@@ -12,7 +12,7 @@ from bootstrap.boxes.at_home import RunAtHome
 from bootstrap.boxes.run import Run, called
 from bootstrap.errors import BoxstrapError, NotSafeError, UsageError
 from bootstrap.repo.names import shown
-from bootstrap.text import file_count, first_of, transferred
+from bootstrap.sizes import file_count, first_of, transferred
 from bootstrap.transfer.manifest import Manifest
 from bootstrap.transfer.puller import NOTHING
 from bootstrap.value import Document, dataclass, field

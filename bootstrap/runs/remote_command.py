@@ -31,8 +31,8 @@ from bootstrap.link.target import BoxOptions
 from bootstrap.link.wire import PIECE
 from bootstrap.repo.place import repository_root
 from bootstrap.runs.logs import NamedLog, ShownLog
+from bootstrap.sanitize import SanitizeStream, sanitize
 from bootstrap.steps.shell import quote, shell_part
-from bootstrap.text import SanitizeStream, sanitize
 from bootstrap.ui.screen import TEXT_LENGTH, Screen
 
 

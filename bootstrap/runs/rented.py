@@ -16,7 +16,8 @@ from bootstrap.providers.accounts import PROVIDERS, blaming, find_account, no_ke
 from bootstrap.providers.api import PartialListError, RefusedKeyError
 from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.offer import RentedBox, RentedState
-from bootstrap.text import duration, sanitize
+from bootstrap.sanitize import sanitize
+from bootstrap.sizes import duration
 from bootstrap.ui.layout import aligned
 from bootstrap.value import Document
 

@@ -30,8 +30,9 @@ from bootstrap.paths import expanded, write_private
 from bootstrap.providers.estimate import spending
 from bootstrap.runs.known_runs import as_of, box_or_home
 from bootstrap.runs.page import check_place, fill, verdict_end, write_page
+from bootstrap.sanitize import one_line
+from bootstrap.sizes import duration, grouped_number, size
 from bootstrap.steps.plan import NAMES
-from bootstrap.text import duration, grouped_number, one_line, size
 from bootstrap.transfer.destination import MANIFEST, why_refused
 from bootstrap.transfer.manifest import MOST_MANIFEST, read_manifest
 from bootstrap.ui.plots import Plot, PlotLine

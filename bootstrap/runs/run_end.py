@@ -26,7 +26,8 @@ from bootstrap.onbox.runs.news import KINDS, passed_on
 from bootstrap.profile.values import LONGEST_GRACE_S
 from bootstrap.runs.known_runs import as_of, over_at_home
 from bootstrap.runs.notifiers import hand_over, notify, own_notifiers, ring
-from bootstrap.text import first_of, one_line, took_in_words
+from bootstrap.sanitize import one_line
+from bootstrap.sizes import first_of, took_in_words
 from bootstrap.ui.layout import still_billing
 from bootstrap.ui.screen import Screen
 from bootstrap.value import Document

@@ -31,9 +31,10 @@ from bootstrap.link.target import BoxOptions, KeyAndRoot
 from bootstrap.onbox.run_folder import END_BYTES
 from bootstrap.providers import WITH_CONTRACTS
 from bootstrap.runs.known_runs import as_of, box_or_home, find_gone, known_of_host
+from bootstrap.sanitize import sanitize
+from bootstrap.sizes import dollars, duration, size, spent, spent_in_words
 from bootstrap.steps.event_codes import explain
 from bootstrap.steps.events import Event, parse_event
-from bootstrap.text import dollars, duration, sanitize, size, spent, spent_in_words
 from bootstrap.ui.layout import aligned, laid_out
 from bootstrap.ui.screen import Screen
 from bootstrap.ui.screens import JsonScreen

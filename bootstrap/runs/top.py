@@ -23,7 +23,8 @@ from bootstrap.link.query import BoxRedaction, build_query
 from bootstrap.link.registry import meant
 from bootstrap.link.target import BoxOptions
 from bootstrap.link.wire import LinkLost
-from bootstrap.text import duration, one_line, size
+from bootstrap.sanitize import one_line
+from bootstrap.sizes import duration, size
 from bootstrap.ui import layout
 from bootstrap.ui.screen import Reporter
 from bootstrap.value import document

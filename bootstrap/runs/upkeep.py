@@ -28,8 +28,8 @@ from bootstrap.link.record import GUARD, KnownBox, all_boxes
 from bootstrap.link.target import BoxOptions
 from bootstrap.link.wire import LinkLost, NoAnswer
 from bootstrap.repo.place import repository_root
+from bootstrap.sizes import duration, seconds_of, size
 from bootstrap.steps.shell import functions
-from bootstrap.text import duration, seconds_of, size
 from bootstrap.transfer.manifest import Manifest
 from bootstrap.ui.screen import Screen
 from bootstrap.value import Document, dataclass, replace

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from bootstrap.cancel import CancelToken
+    from bootstrap.link.cancel import CancelToken
     from bootstrap.setup.request import SetupRequest
     from bootstrap.setup.result import SetupResult
     from bootstrap.setup.sequence import run_setup
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["CancelToken", "Reporter", "SetupRequest", "SetupResult", "run_setup"]
 
 _MODULES = {
-    "CancelToken": "bootstrap.cancel",
+    "CancelToken": "bootstrap.link.cancel",
     "Reporter": "bootstrap.ui.screen",
     "SetupRequest": "bootstrap.setup.request",
     "SetupResult": "bootstrap.setup.result",

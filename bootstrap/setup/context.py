@@ -19,12 +19,12 @@ from bootstrap.profile.detect_provider import recognise as by_hints
 from bootstrap.providers import FIXED_END, ONLY_END, end_does
 from bootstrap.repo.local import read_repository
 from bootstrap.setup.payload import Payload, build_payload, report_source
-from bootstrap.text import duration, seconds_of
+from bootstrap.sizes import duration, seconds_of
 from bootstrap.value import dataclass, replace
 
 if TYPE_CHECKING:
     from bootstrap.boxes.probe import BoxState
-    from bootstrap.cancel import CancelToken
+    from bootstrap.link.cancel import CancelToken
     from bootstrap.profile.load import LoadedProfile
     from bootstrap.setup.request import SetupRequest
     from bootstrap.ui.screen import Reporter

@@ -15,8 +15,8 @@ from bootstrap.boxes import follow
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.boxes.run import MADE_NOTHING, Run, is_name
 from bootstrap.boxes.run_details import results_in_the_way
-from bootstrap.cancel import CancelToken
 from bootstrap.errors import BoxstrapError, NotSafeError, StepFailedError, UnreachableError
+from bootstrap.link.cancel import CancelToken
 from bootstrap.link.exchange import BASH, answer_rows, answer_time, stream_script
 from bootstrap.link.query import build_query
 from bootstrap.link.reconnecting import Backoff

@@ -22,7 +22,7 @@ from bootstrap.profile.schema import Profile, SentItem
 from bootstrap.profile.values import Permission
 from bootstrap.repo.names import shown
 from bootstrap.repo.place import repository_root
-from bootstrap.text import file_count, grouped_number, transferred
+from bootstrap.sizes import file_count, grouped_number, transferred
 from bootstrap.transfer.push import (
     MOST_NAMED,
     Pushed,

@@ -18,8 +18,9 @@ from bootstrap.errors import (
     TrainingFailedError,
 )
 from bootstrap.onbox.python import lacking
+from bootstrap.sanitize import sanitize
+from bootstrap.sizes import spent
 from bootstrap.steps.event_codes import Code, named_in
-from bootstrap.text import sanitize, spent
 from bootstrap.value import Document, dataclass, field
 
 if TYPE_CHECKING:

@@ -23,6 +23,7 @@ from bootstrap.profile import values
 from bootstrap.profile.load import public_keys
 from bootstrap.profile.schema import Profile, Python, SentItem, as_row
 from bootstrap.repo.urls import without_user_info
+from bootstrap.sizes import seconds_of
 from bootstrap.steps import uv_release
 from bootstrap.steps.plan import STEPS, Step
 from bootstrap.steps.shell import (
@@ -34,7 +35,6 @@ from bootstrap.steps.shell import (
     quote,
     shell_part,
 )
-from bootstrap.text import seconds_of
 from bootstrap.value import dataclass
 
 if TYPE_CHECKING:

@@ -33,8 +33,8 @@ from bootstrap.repo.objects import (
     write_bundle,
 )
 from bootstrap.repo.snapshot import Snapshot, checked, remember_snapshot
+from bootstrap.sanitize import sanitize
 from bootstrap.steps.uv_release import VERSION, WHEELS
-from bootstrap.text import sanitize
 from bootstrap.transfer.sender import Sender
 
 _MARK = b"receive-pack\n"

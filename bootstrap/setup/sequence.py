@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, cast
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.boxes.probe import BoxState, parse_probe
 from bootstrap.boxes.run import MADE_NOTHING
-from bootstrap.cancel import CancelToken
 from bootstrap.errors import BoxstrapError, ReturnBoxError, UsageError
+from bootstrap.link.cancel import CancelToken
 from bootstrap.link.exchange import BASH, run_script, shell_command
 from bootstrap.link.query import build_query
 from bootstrap.link.registry import box_by_name

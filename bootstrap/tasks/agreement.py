@@ -22,10 +22,10 @@ from bootstrap.profile.load import shipped_ones, users_own
 from bootstrap.profile.schema import PROFILE, taking_keys
 from bootstrap.repo.local import current
 from bootstrap.repo.place import repository_root
+from bootstrap.sizes import bytes_of
 from bootstrap.tasks.command import MAX_SIZE
 from bootstrap.tasks.effects import ALWAYS, EFFECTS, VALUES, Effect
 from bootstrap.tasks.options import flag_of
-from bootstrap.text import bytes_of
 
 Arguments = Mapping[str, Any]
 _LONGEST_SHOWN, _LONGEST_LINE = 500, 2000

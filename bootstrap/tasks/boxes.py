@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from bootstrap.errors import BoxstrapError, UsageError
+from bootstrap.sizes import dollars, duration, spent, spent_in_words
 from bootstrap.tasks.command import BOX, HOST, JSON, Call, command, own_error
 from bootstrap.tasks.options import IDENTITY, REPO_MEANT, Option
-from bootstrap.text import dollars, duration, spent, spent_in_words
 from bootstrap.value import Document, dataclass, document, replace
 
 if TYPE_CHECKING:

@@ -130,7 +130,7 @@ class Call:
     @property
     def max_size(self) -> int:
         """What `--max-size` says, in bytes. Raises UsageError."""
-        from bootstrap.text import bytes_of
+        from bootstrap.sizes import bytes_of
 
         most = bytes_of(text := self.given["max_size"])
         if most is None:

@@ -25,7 +25,7 @@ from bootstrap.link.record import GUARD, all_boxes
 from bootstrap.link.target import BoxOptions
 from bootstrap.paths import cache_dir, make_private, state_dir
 from bootstrap.runs.editors import EDITORS
-from bootstrap.text import duration, size
+from bootstrap.sizes import duration, size
 from bootstrap.ui.screen import Screen
 from bootstrap.value import Document
 

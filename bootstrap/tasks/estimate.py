@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from bootstrap import paths
 from bootstrap.errors import UsageError
 from bootstrap.providers import NAMES
+from bootstrap.sizes import dollars, duration, grouped_number
 from bootstrap.tasks.command import JSON, SET, Call, command
 from bootstrap.tasks.options import PROFILE, REPO, Option
-from bootstrap.text import dollars, duration, grouped_number
 from bootstrap.value import document
 
 if TYPE_CHECKING:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from bootstrap.errors import BoxstrapError, ReturnBoxError, UsageError
+from bootstrap.sanitize import sanitize
+from bootstrap.sizes import dollars, first_of, seconds_of
 from bootstrap.tasks.command import BOX, EVENTS, HOSTS, JSON, MAX_SIZE, Call, command, for_each_box
 from bootstrap.tasks.options import (
     COMMITTED,
@@ -16,7 +18,6 @@ from bootstrap.tasks.options import (
     WAIT,
     Option,
 )
-from bootstrap.text import dollars, first_of, sanitize, seconds_of
 from bootstrap.value import document, replace
 
 if TYPE_CHECKING:

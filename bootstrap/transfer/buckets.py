@@ -29,7 +29,7 @@ from bootstrap.errors import BoxstrapError, UsageError
 from bootstrap.link.wire import LinkLost
 from bootstrap.onbox.bucket.s3_client import region_of
 from bootstrap.paths import ask_program, expanded, read_regular
-from bootstrap.text import sanitize
+from bootstrap.sanitize import sanitize
 from bootstrap.transfer.sender import Sender
 
 if TYPE_CHECKING:

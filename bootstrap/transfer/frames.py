@@ -23,8 +23,8 @@ from bootstrap.link.query import build_query
 from bootstrap.link.wire import PIECE, LinkLost, NoAnswer, Wire
 from bootstrap.onbox.results.complete_files import MOST_FILES, STOOD_S, link_digest
 from bootstrap.onbox.transfer.frames import AT_ONCE, BadFrame, Bundle, read_frames
+from bootstrap.sanitize import sanitize
 from bootstrap.steps.shell import sent_program
-from bootstrap.text import sanitize
 from bootstrap.value import dataclass, field, replace
 
 Frame = tuple[Mapping[str, Any], bytes]  # header and body

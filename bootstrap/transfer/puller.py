@@ -13,7 +13,7 @@ from bootstrap.errors import NotSafeError
 from bootstrap.onbox.results.complete_files import MOST_FILES, STOOD_S, with_folders
 from bootstrap.onbox.transfer.frames import BLOCK
 from bootstrap.repo.names import shown
-from bootstrap.text import size
+from bootstrap.sizes import size
 from bootstrap.transfer.destination import (
     Destination,
     PartialFile,

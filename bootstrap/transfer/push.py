@@ -17,8 +17,8 @@ from bootstrap.errors import BoxLacksError, BoxstrapError, BusyError, NotSafeErr
 from bootstrap.link import exchange
 from bootstrap.link.reconnecting import Backoff, ReconnectingLink
 from bootstrap.link.wire import LinkLost, Wire
+from bootstrap.sizes import file_count, first_of, grouped_number, size
 from bootstrap.steps.events import Event
-from bootstrap.text import file_count, first_of, grouped_number, size
 from bootstrap.transfer.frames import Frame, Transfer, number_of, text_of
 from bootstrap.transfer.source_files import GONE, FileSender, PushProgress, SourceFile, read_source
 from bootstrap.ui.screen import Screen

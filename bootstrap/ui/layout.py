@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TextIO
 
-from bootstrap.text import dollars, duration, spent_in_words
+from bootstrap.sizes import dollars, duration, spent_in_words
 from bootstrap.ui import steps
 from bootstrap.ui.steps import FAILED, OK, RUNNING, SKIPPED, WAITING, WARNED, StepRow
 from bootstrap.value import dataclass

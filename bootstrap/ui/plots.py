@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-from bootstrap.text import dollars, duration, grouped_number
+from bootstrap.sizes import dollars, duration, grouped_number
 
 SIZE, HALF, NARROW = (880, 220), (430, 180), (360, 210)
 """Width and height in pixels: of a full-width plot, of one of two side by side, on a phone."""

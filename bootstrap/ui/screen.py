@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from bootstrap.text import sanitize
+from bootstrap.sanitize import sanitize
 from bootstrap.value import Document
 
 if TYPE_CHECKING:

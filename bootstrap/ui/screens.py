@@ -18,8 +18,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TextIO
 
 from bootstrap.errors import BoxstrapError
+from bootstrap.sizes import duration, spent_in_words
 from bootstrap.steps.events import Event
-from bootstrap.text import duration, spent_in_words
 from bootstrap.ui import layout
 from bootstrap.ui.layout import width_of, write_line
 from bootstrap.ui.screen import TEXT_LENGTH, Paint, Screen

@@ -10,10 +10,10 @@ import math
 import time
 from collections.abc import Callable, Iterable
 
+from bootstrap.sizes import duration, grouped_number, rate, size, size_of, speed
 from bootstrap.steps.event_codes import explain
 from bootstrap.steps.events import WHY, Event
 from bootstrap.steps.plan import DOING
-from bootstrap.text import duration, grouped_number, rate, size, size_of, speed
 from bootstrap.value import dataclass, field
 
 MEMORY = 5.0  # seconds over which the speed is smoothed

@@ -13,8 +13,8 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from bootstrap.sizes import duration
 from bootstrap.steps.events import Event
-from bootstrap.text import duration
 from bootstrap.ui import layout
 from bootstrap.ui.layout import Part, fit, step_line
 from bootstrap.ui.screen import Paint, Screen

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.providers.azure import LONGEST_HOLD_S
-from bootstrap.text import dollars
+from bootstrap.sizes import dollars
 from tests.cli import Completed, User
 from tests.main_job.conftest import Card, Rent
 from tests.main_job.rented import Rented

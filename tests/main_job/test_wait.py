@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from bootstrap.text import duration
+from bootstrap.sizes import duration
 from tests.cli import PROFILE, User
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented

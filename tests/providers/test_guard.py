@@ -19,9 +19,9 @@ from typing import Any
 import pytest
 
 from bootstrap.boxes import BoxLease
-from bootstrap.cancel import CancelToken
 from bootstrap.errors import BoxstrapError, UnreachableError
 from bootstrap.link import KnownBox, all_boxes, read_box, save_box
+from bootstrap.link.cancel import CancelToken
 from bootstrap.onbox.lease.rules import LeaseState, LeaseTerms
 from bootstrap.providers import PROVIDERS, ApiKey, RentedBox, RentedState
 from bootstrap.renting import Loss, OwnBox, Rental, rental, teardown

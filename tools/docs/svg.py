@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
+from bootstrap.sanitize import sanitize
 from bootstrap.steps.events import Event
 from bootstrap.steps.plan import NAMES
-from bootstrap.text import sanitize
 from bootstrap.ui.layout import UNICODE, step_line
 from bootstrap.ui.steps import StepRow, Steps
 

@@ -12,9 +12,9 @@ import pytest
 from bootstrap.boxes import BoxState
 from bootstrap.boxes import login as logins
 from bootstrap.boxes.login import BoxLogin
-from bootstrap.cancel import CancelToken
 from bootstrap.errors import NoSuchRunError
 from bootstrap.link import KnownBox, record
+from bootstrap.link.cancel import CancelToken
 from bootstrap.setup import Reporter, SetupRequest, context, sequence
 from tests.cli import User
 from tests.logins import Teller, login_to

@@ -27,10 +27,10 @@ from bootstrap.boxes.run import STATES, is_name, parse_run
 from bootstrap.boxes.run_details import ask_details, parse_details, results_in_the_way
 from bootstrap.boxes.run_history import SampleLines, ask_history, ask_record
 from bootstrap.boxes.trees import BoxWorkStream, clean_trees, read_content
-from bootstrap.cancel import CancelToken
 from bootstrap.errors import BoxstrapError
 from bootstrap.fleet.jobs import count_gpus
 from bootstrap.fleet.nodes import NOT_AN_ANSWER, read_answer
+from bootstrap.link.cancel import CancelToken
 from bootstrap.link.exchange import (
     answer_number,
     answer_rows,
@@ -53,6 +53,7 @@ from bootstrap.runs.status import rows_of, run_lines, status_lines
 from bootstrap.runs.top import BoxView, JsonLines, LiveTable, PlainLines
 from bootstrap.runs.tunnel import JUPYTER, TENSORBOARD, start_server, stop_server
 from bootstrap.runs.upkeep import ask_lease, what_was_wiped
+from bootstrap.sanitize import SanitizeStream
 from bootstrap.setup.new_run import _begun
 from bootstrap.setup.program import Program
 from bootstrap.setup.push import targets_there
@@ -62,7 +63,6 @@ from bootstrap.setup.sync import SyncState, SyncStream, refusal
 from bootstrap.steps.event_codes import explain
 from bootstrap.steps.events import Event
 from bootstrap.steps.plan import STEPS, plan_rows
-from bootstrap.text import SanitizeStream
 from bootstrap.transfer.frames import BoxFile, BoxResults, GivenFile, Transfer, WantedFile
 from bootstrap.transfer.push import push_folder
 from bootstrap.transfer.sender import Sender

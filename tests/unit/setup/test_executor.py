@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 import pytest
 
 from bootstrap.boxes import BoxState
-from bootstrap.cancel import CancelledError, CancelToken
 from bootstrap.errors import BoxstrapError, BusyError, StepFailedError
 from bootstrap.link import (
     LaunchOptions,
@@ -30,6 +29,7 @@ from bootstrap.link import (
     reconnecting,
 )
 from bootstrap.link import query as launching
+from bootstrap.link.cancel import CancelledError, CancelToken
 from bootstrap.link.exchange import run_script
 from bootstrap.repo.objects import ObjectStream
 from bootstrap.setup import Reporter, executor, payload, send

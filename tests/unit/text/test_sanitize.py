@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from bootstrap.text import SanitizeStream, sanitize
+from bootstrap.sanitize import SanitizeStream, sanitize
 
 calm = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

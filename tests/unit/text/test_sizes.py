@@ -1,6 +1,6 @@
 import pytest
 
-from bootstrap.text import (
+from bootstrap.sizes import (
     dollars,
     duration,
     file_count,
