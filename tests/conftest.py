@@ -158,7 +158,7 @@ _SHARING = tuple(
             r"(tests/main_job/test_(?:fresh|local|after|ssh_config|code|whose|enter|run|pull|many_boxes)\.py)"
             r"::[^\[]*(\[.*\])?$",
             r"(tests/smoke/test_smoke\.py|tests/packaging/test_wheel\.py)::",
-            r"(tests/unit/(?:renting/test_unsafe|render/test_doors)\.py)::",
+            r"(tests/unit/(?:renting/test_unsafe|setup/test_doors)\.py)::",
             r"(tests/smoke/test_backends\.py)::[^\[]*(\[(?:torch|numpy)\])$",
             r"(tests/faults/test_kills\.py)::[^\[]*\[(\d+)-",
             r"(tests/faults/test_mending\.py)::[^\[]*damage",

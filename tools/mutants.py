@@ -45,7 +45,10 @@ AREAS = {
         ("transfer/destination.py", "transfer/puller.py", "transfer/manifest.py"),
         tuple(f"tests/unit/transfer/test_{name}.py" for name in _TRANSFER),
     ),
-    "redaction": Area(("onbox/redact.py", "sanitize.py"), ("tests/unit/text",)),
+    "redaction": Area(
+        ("onbox/redact.py", "sanitize.py"),
+        ("tests/unit/test_sanitize.py", "tests/unit/test_redact.py"),
+    ),
     "consent": Area(
         ("profile/consent.py",), ("tests/unit/test_consent.py", "tests/unit/setup/test_payload.py")
     ),
@@ -53,8 +56,8 @@ AREAS = {
         ("boxes/run.py",),
         (
             *(f"tests/unit/{name}.py" for name in ("setup/test_result", "protocol/test_readers")),
-            "tests/unit/protocol/test_uploaded.py",
-            *("tests/unit/protocol/test_probe.py", "tests/unit/boxes/test_selection.py"),
+            "tests/unit/boxes/test_uploaded.py",
+            *("tests/unit/boxes/test_probe.py", "tests/unit/boxes/test_selection.py"),
             *(f"tests/unit/runs/test_{name}.py" for name in ("run_lines", "known_runs")),
         ),
     ),

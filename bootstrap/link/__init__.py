@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from bootstrap import front
 
 if TYPE_CHECKING:
+    from bootstrap.link.cancel import CancelledError, CancelToken, made_beside
     from bootstrap.link.endpoint import Endpoint
     from bootstrap.link.forgotten import forget_box
     from bootstrap.link.local import LocalStream, LocalWire
@@ -30,11 +31,13 @@ if TYPE_CHECKING:
     from bootstrap.link.target import BoxOptions, parse_host
     from bootstrap.link.wire import LinkLost, NoAnswer
 
-__all__ = ["BoxOptions", "BoxRepository", "Endpoint", "KnownBox", "LaunchOptions", "LinkLost"]
-__all__ += ["LocalStream", "LocalWire", "NoAnswer", "ReconnectingLink", "Route", "all_boxes"]
-__all__ += ["ask_account", "build_query", "ended_boxes", "forget_box", "parse_host", "read_box"]
-__all__ += ["retire", "save_box", "save_with_pin"]
+__all__ = ["BoxOptions", "BoxRepository", "CancelToken", "CancelledError", "Endpoint"]
+__all__ += ["KnownBox", "LaunchOptions", "LinkLost", "LocalStream", "LocalWire", "NoAnswer"]
+__all__ += ["ReconnectingLink", "Route", "all_boxes", "ask_account", "build_query", "ended_boxes"]
+__all__ += ["forget_box", "made_beside", "parse_host", "read_box", "retire", "save_box"]
+__all__ += ["save_with_pin"]
 _MODULES = {"endpoint": "Endpoint", "forgotten": "forget_box", "local": "LocalStream LocalWire"}
+_MODULES |= {"cancel": "CancelToken CancelledError made_beside"}
 _MODULES |= {"query": "LaunchOptions build_query", "reconnecting": "ReconnectingLink"}
 _MODULES |= {"registry": "ask_account"}
 _MODULES |= {"target": "BoxOptions parse_host", "wire": "LinkLost NoAnswer"}

@@ -20,8 +20,7 @@ import pytest
 
 from bootstrap.boxes import BoxLease
 from bootstrap.errors import BoxstrapError, UnreachableError
-from bootstrap.link import KnownBox, all_boxes, read_box, save_box
-from bootstrap.link.cancel import CancelToken
+from bootstrap.link import CancelToken, KnownBox, all_boxes, read_box, save_box
 from bootstrap.onbox.lease.rules import LeaseState, LeaseTerms
 from bootstrap.providers import PROVIDERS, ApiKey, RentedBox, RentedState
 from bootstrap.renting import Loss, OwnBox, Rental, rental, teardown

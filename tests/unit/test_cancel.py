@@ -12,7 +12,7 @@ import pytest
 from bootstrap.boxes import Run
 from bootstrap.boxes.at_home import RunAtHome
 from bootstrap.errors import BoxstrapError
-from bootstrap.link.cancel import made_beside
+from bootstrap.link import made_beside
 from bootstrap.runs import bring_home, report
 from tests.waiting import wait_until
 

@@ -18,7 +18,7 @@ from bootstrap.link import KnownBox
 from bootstrap.setup.door_table import DOORS
 from bootstrap.setup.doors import render_door
 from tests.boxes.proc import RigError
-from tests.unit.render.scripts import WORK, profile
+from tests.unit.setup.scripts import WORK, profile
 from tools.doors import consumers
 
 READERS: dict[str, Callable[[Path, Path], str]] = {

@@ -25,7 +25,7 @@ from bootstrap.runs.notifiers import notify
 from bootstrap.runs.run_end import _Listener
 from tests.plain_environment import HERE
 from tests.receivers import WebReceiver, mail_receiver, web_receiver
-from tests.unit.protocol.conftest import told
+from tests.unit.boxes.conftest import told
 
 RUN = Run("homework-1", "train-1", "finished", 1, 1000, "", "", "train", 0, 9, "python t.py")
 A_NEWS = News("end", 1000, "it ended with exit code 1", "train-1", "gpu")

@@ -14,7 +14,7 @@ from bootstrap.onbox import MAIN
 from bootstrap.steps.shell import shell_part
 from tests.box_programs import LIBRARY
 from tests.run_states import identity
-from tests.unit.protocol.conftest import DEAD
+from tests.unit.boxes.conftest import DEAD
 
 pytestmark = pytest.mark.slow  # each starts programs
 

@@ -11,7 +11,7 @@ import pytest
 
 from bootstrap.steps.shell import shell_part
 from tests.run_states import identity
-from tests.unit.protocol.conftest import DEAD
+from tests.unit.boxes.conftest import DEAD
 
 TREE = "100644 blob 1\ttrain.py"
 

@@ -13,8 +13,7 @@ from bootstrap.boxes import BoxState
 from bootstrap.boxes import login as logins
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import NoSuchRunError
-from bootstrap.link import KnownBox, record
-from bootstrap.link.cancel import CancelToken
+from bootstrap.link import CancelToken, KnownBox, record
 from bootstrap.setup import Reporter, SetupRequest, context, sequence
 from tests.cli import User
 from tests.logins import Teller, login_to

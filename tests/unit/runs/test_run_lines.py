@@ -15,7 +15,7 @@ from bootstrap.boxes.run_details import UsedGpu, gpu_use, parse_details
 from bootstrap.errors import UsageError
 from bootstrap.runs.status import RunFromHome, RunStatus, metric_lines, run_lines
 from bootstrap.value import document
-from tests.unit.protocol.conftest import told
+from tests.unit.boxes.conftest import told
 
 NOW = 100_000
 RUN = Run("k-1", "train-1", "running", None, NOW - 90, "c" * 40, "w", "train", 0, 12, "python x.py")

@@ -21,6 +21,8 @@ import pytest
 from bootstrap.boxes import BoxState
 from bootstrap.errors import BoxstrapError, BusyError, StepFailedError
 from bootstrap.link import (
+    CancelledError,
+    CancelToken,
     LaunchOptions,
     LinkLost,
     LocalStream,
@@ -29,7 +31,6 @@ from bootstrap.link import (
     reconnecting,
 )
 from bootstrap.link import query as launching
-from bootstrap.link.cancel import CancelledError, CancelToken
 from bootstrap.link.exchange import run_script
 from bootstrap.repo.objects import ObjectStream
 from bootstrap.setup import Reporter, executor, payload, send

@@ -12,9 +12,9 @@ from bootstrap.boxes.alias import NoWindowsError, Windows, find_windows, is_wsl
 from bootstrap.boxes.userfile import ConfigPlace
 from bootstrap.link import Route
 from tests.cli import User
-from tests.unit.sshconfig.asking import options
-from tests.unit.sshconfig.configs import USUAL
-from tests.unit.sshconfig.conftest import KEY, MakeBox
+from tests.unit.boxes.ssh_config.asking import options
+from tests.unit.boxes.ssh_config.configs import USUAL
+from tests.unit.boxes.ssh_config.conftest import KEY, MakeBox
 
 PROFILE = r"C:\Users\Zoë Müller"
 # As Windows' own cmd.exe: Unicode if it is asked for (/u), else the console's code page.

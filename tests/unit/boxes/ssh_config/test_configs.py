@@ -8,9 +8,9 @@ import pytest
 
 from bootstrap.boxes.ssh_config import has_block, remove_block, update, with_block, without_block
 from bootstrap.boxes.userfile import ConfigPlace
-from tests.unit.sshconfig.asking import hosts_in, meaning, options
-from tests.unit.sshconfig.configs import CONFIGS, USUAL
-from tests.unit.sshconfig.conftest import MakeBox
+from tests.unit.boxes.ssh_config.asking import hosts_in, meaning, options
+from tests.unit.boxes.ssh_config.configs import CONFIGS, USUAL
+from tests.unit.boxes.ssh_config.conftest import MakeBox
 
 pytestmark = pytest.mark.slow
 

@@ -16,7 +16,7 @@ from bootstrap.boxes.follow import CompletionPoller, follow_events
 from bootstrap.errors import StepFailedError
 from bootstrap.link import LinkLost, LocalStream, LocalWire, ReconnectingLink
 from tests.run_states import identity
-from tests.unit.protocol.conftest import DEAD
+from tests.unit.boxes.conftest import DEAD
 from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.slow  # each starts programs

@@ -21,10 +21,10 @@ from bootstrap.boxes.secrets import packed
 from bootstrap.profile import make_profile
 from bootstrap.steps.shell import shell_part
 from tests.box_programs import lay_programs
-from tests.unit.render import test_env_file
-from tests.unit.render.scripts import loaded, render, variables_part
-from tests.unit.render.test_env_file import AS_SHELL, SHELLS
-from tests.unit.render.test_lint import shellcheck
+from tests.unit.setup import test_env_file
+from tests.unit.setup.scripts import loaded, render, variables_part
+from tests.unit.setup.test_env_file import AS_SHELL, SHELLS
+from tests.unit.setup.test_lint import shellcheck
 
 CHARACTERS = st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"], exclude_characters="\0")
 SHELLY = st.sampled_from("'\"`$()\\ !*?{}[]~#=;&|<>%-^aé日😀\u00a0")

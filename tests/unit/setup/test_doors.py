@@ -28,8 +28,8 @@ from bootstrap.steps import shell
 from bootstrap.steps.plan import NAMES
 from bootstrap.steps.shell import bare_python, bare_shell, folded, functions, paste
 from tests.cli import User
-from tests.unit.render.scripts import SHIPPED, TRAIN, WORK, profile, render, static_parts
-from tests.unit.render.test_lint import shellcheck
+from tests.unit.setup.scripts import SHIPPED, TRAIN, WORK, profile, render, static_parts
+from tests.unit.setup.test_lint import shellcheck
 
 pytestmark = [pytest.mark.slow, pytest.mark.sampled(of="module")]
 

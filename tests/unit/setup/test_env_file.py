@@ -9,7 +9,7 @@ from pathlib import Path
 from bootstrap.boxes.secrets import packed
 from bootstrap.steps.shell import quote
 from tests.unit.profile import hostile
-from tests.unit.render.scripts import static_parts
+from tests.unit.setup.scripts import static_parts
 
 VALUES = {
     **{f"FREE_{n}": c.value for n, c in enumerate(hostile.ACCEPTED) if c.key == "env.A"},

@@ -24,7 +24,7 @@ from bootstrap.link import build_query
 from bootstrap.link.exchange import _frame, shell_command
 from bootstrap.steps.shell import shell_part
 from tests.faults.plugin import Faults
-from tests.unit.render.scripts import shipped_script
+from tests.unit.setup.scripts import shipped_script
 
 pytestmark = pytest.mark.slow
 

@@ -15,7 +15,7 @@ from bootstrap.link import LocalWire
 from bootstrap.link.query import AskedBox
 from bootstrap.onbox.run_folder import RunFolder
 from bootstrap.onbox.runs.first_output import await_output, became, is_first
-from tests.unit.protocol.conftest import BoxHome
+from tests.unit.boxes.conftest import BoxHome
 
 pytestmark = pytest.mark.slow
 

@@ -2,7 +2,7 @@
 
 The first is whole; of each of the others stands there which of its lines differ from it. The
 digest of the program is replaced by a placeholder. Update with
-`pytest tests/unit/render --update-golden`, and review the difference.
+`pytest tests/unit/setup --update-golden`, and review the difference.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 
 from bootstrap.setup.program import program
 from bootstrap.steps.plan import NAMES
-from tests.unit.render.scripts import SHIPPED, profile, render, shipped_script, variables_part
+from tests.unit.setup.scripts import SHIPPED, profile, render, shipped_script, variables_part
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden/recipes"
 FIRST = "ssh"

@@ -9,8 +9,8 @@ import pytest
 from bootstrap.boxes.ssh_config import TAKEN, update
 from bootstrap.boxes.userfile import ConfigPlace
 from bootstrap.link import Route, all_boxes, forget_box, registry
-from tests.unit.sshconfig.asking import meaning, options
-from tests.unit.sshconfig.conftest import KEY, MakeBox
+from tests.unit.boxes.ssh_config.asking import meaning, options
+from tests.unit.boxes.ssh_config.conftest import KEY, MakeBox
 
 
 def test_an_ssh_config_entry_holds_host_port_user_key_and_host_key_of_its_box(

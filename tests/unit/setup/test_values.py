@@ -21,7 +21,7 @@ from bootstrap.setup.program import program
 from bootstrap.setup.script import render_script, variables
 from bootstrap.steps.shell import Value, harmless, quote
 from tests.unit.profile import hostile
-from tests.unit.render.scripts import WORK, profile, render, variables_part
+from tests.unit.setup.scripts import WORK, profile, render, variables_part
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=200)
 SHELLY = st.text(st.sampled_from("'\"`$()\\\n\t !*?{}[]~#=;&|<>%-aé日😀\r"), max_size=60)

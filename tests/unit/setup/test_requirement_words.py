@@ -10,7 +10,7 @@ import pytest
 
 from bootstrap.onbox import MAIN
 from bootstrap.setup.script import python_id
-from tests.unit.render.scripts import loaded, profile, render
+from tests.unit.setup.scripts import loaded, profile, render
 
 pytestmark = pytest.mark.slow  # each starts programs
 

@@ -20,7 +20,7 @@ from bootstrap.link.exchange import AnswerStream, shell_command
 from bootstrap.link.reconnecting import Backoff, ReconnectingLink
 from bootstrap.setup import send as send_module
 from bootstrap.setup.send import CommitSender
-from tests.unit.protocol.conftest import text_of
+from tests.unit.boxes.conftest import text_of
 from tests.waiting import PATIENCE_S
 
 SETUP = "20260101-000000-abcdef"

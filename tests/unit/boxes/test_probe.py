@@ -19,7 +19,7 @@ from bootstrap.runs.status import rows_of, status_lines
 from bootstrap.steps.events import WHY, Event
 from bootstrap.steps.plan import NAMES
 from bootstrap.value import document
-from tests.unit.protocol.conftest import told
+from tests.unit.boxes.conftest import told
 
 WORDS = ["env", "file", "have", "plan", "working", "last", "time", "bash", "script", "x"]
 ODD = st.text(st.sampled_from("\t \"'[]{}:,0123456789²٣abcdef./-\x1b[31m\x9b\u202e\r\0é"))

@@ -10,7 +10,7 @@ import pytest
 
 import bootstrap
 from bootstrap.setup.program import program_files
-from tests.unit.render.scripts import static_parts
+from tests.unit.setup.scripts import static_parts
 
 pytestmark = [pytest.mark.slow, pytest.mark.sampled(of="module")]
 

@@ -30,7 +30,7 @@ from bootstrap.boxes.trees import BoxWorkStream, clean_trees, read_content
 from bootstrap.errors import BoxstrapError
 from bootstrap.fleet.jobs import count_gpus
 from bootstrap.fleet.nodes import NOT_AN_ANSWER, read_answer
-from bootstrap.link.cancel import CancelToken
+from bootstrap.link import CancelToken
 from bootstrap.link.exchange import (
     answer_number,
     answer_rows,
@@ -68,7 +68,7 @@ from bootstrap.transfer.push import push_folder
 from bootstrap.transfer.sender import Sender
 from bootstrap.ui.screens import JsonScreen
 from tests.logins import login_on
-from tests.unit.protocol.conftest import text_of, told
+from tests.unit.boxes.conftest import text_of, told
 from tests.unit.transfer.boxes import pack_frame
 
 pytestmark = pytest.mark.slow
@@ -251,7 +251,7 @@ def read_log(wire: Any) -> None:
 
 def pushed(wire: Any) -> None:
     """Only files that the box was asked about count, each once."""
-    source = Path(__file__).parents[1] / "sync"
+    source = Path(__file__).parents[1] / "secrets"
     found = push_folder(wire, source, "data", exclude=["__pycache__"])
     assert found.had + found.files + len(found.kept) + len(found.failed) == 3
     found.check("box")

@@ -16,8 +16,8 @@ from bootstrap.boxes.run_details import parse_details
 from bootstrap.link.exchange import shell_command
 from bootstrap.link.query import ask, build_query
 from bootstrap.steps.shell import Value
+from tests.unit.boxes.conftest import BoxHome
 from tests.unit.profile import hostile
-from tests.unit.protocol.conftest import BoxHome
 
 pytestmark = pytest.mark.slow  # each starts programs
 

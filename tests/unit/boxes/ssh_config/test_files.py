@@ -20,9 +20,9 @@ from bootstrap.boxes.userfile import (
     find_place,
 )
 from bootstrap.errors import UsageError
-from tests.unit.sshconfig.asking import options
-from tests.unit.sshconfig.configs import USUAL
-from tests.unit.sshconfig.conftest import MakeBox
+from tests.unit.boxes.ssh_config.asking import options
+from tests.unit.boxes.ssh_config.configs import USUAL
+from tests.unit.boxes.ssh_config.conftest import MakeBox
 
 
 def given(place: ConfigPlace, data: bytes = USUAL) -> None:

@@ -15,7 +15,7 @@ from bootstrap.boxes.userfile import VARIABLE, ConfigPlace
 from bootstrap.link import Endpoint, KnownBox, parse_host, registry
 from bootstrap.ui.screen import Screen
 from bootstrap.ui.screens import make_screen
-from tests.unit.sshconfig.conftest import MakeBox
+from tests.unit.boxes.ssh_config.conftest import MakeBox
 
 
 @pytest.fixture
