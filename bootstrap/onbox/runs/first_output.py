@@ -70,11 +70,14 @@ def became(run: RunFolder) -> Iterator[str]:
         time.sleep(0.3)  # a failure at its start shows by then
     state, log = run.state(), run.stat("log")
     if state == "finished 0" and not (log and log.st_size):
+        from ..results.run_results import MADE, read_record  # late: few print nothing
+
         tries, is_asked = 20, bool(run.first("results"))
-        while is_asked and tries and not run.has("results.made"):  # it is noted after the end
+        while is_asked and tries and not run.has(MADE):  # it is noted after the end
             time.sleep(0.1)
             tries -= 1
-        is_made = is_asked and '"files":{}' not in run.first("results.made")
+        record = read_record(f"{run.path}/{MADE}")
+        is_made = is_asked and (record is None or bool(record.files))
         state = state if is_made else "finished 0 nothing"
     yield state
     failed = state.startswith("finished") and not state.startswith("finished 0")

@@ -50,8 +50,9 @@ def note_kills(run: RunFolder, number: str) -> None:
     """Note how many there were, by the cgroup of its first process, or else by our own."""
     cgroups = lines_of(f"/proc/{number}/cgroup") or lines_of("/proc/self/cgroup")
     counter = find_counter(lines_of("/proc/mounts"), cgroups)
-    before, group = _counted(counter), RunFolder(os.path.dirname(counter))
-    limit = group.first("memory.max") or group.first("memory.limit_in_bytes")
+    before, group = _counted(counter), os.path.dirname(counter)
+    limits = (lines_of(f"{group}/memory.{name}") for name in ("max", "limit_in_bytes"))
+    limit = next((lines[0] for lines in limits if lines), "")
     limit = limit if limit.isdigit() and len(limit) < 19 else "-"  # nineteen, of v1, are none
     if before is not None:
         with suppress(OSError):  # a full disk
