@@ -21,7 +21,6 @@ from bootstrap.link.exchange import (
 from bootstrap.link.query import AskedBox, BoxRedaction, ask, build_query
 from bootstrap.link.reconnecting import Backoff, ReconnectingLink
 from bootstrap.link.wire import LinkLost, NoAnswer, Stream, Wire
-from bootstrap.onbox.runs.first_output import is_first
 from bootstrap.sanitize import sanitize
 from bootstrap.steps.events import Event, EventLines
 from bootstrap.value import dataclass
@@ -260,8 +259,11 @@ def first_output(answer: bytes) -> FirstOutput:
     state, rc, nothing = [*head.split(" "), "", ""][:3]
     failed = state == "finished" and rc != "0"
     lines = [line for line in log.splitlines() if line.strip()]
-    is_long = len(lines) > _SHOWN_LINES  # else all are shown, and no pattern need be compiled
-    first = next((at for at, line in enumerate(lines) if is_long and is_first(line)), 0)
+    first = 0
+    if len(lines) > _SHOWN_LINES:  # else all are shown, and no pattern need be compiled
+        from bootstrap.onbox.runs.first_output import is_first
+
+        first = next((at for at, line in enumerate(lines) if is_first(line)), 0)
     early = lines[max(0, first - _SHOWN_LINES + 1) :][:_SHOWN_LINES]
     return FirstOutput(
         state=state if state in STATES else "died",

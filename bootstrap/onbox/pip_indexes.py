@@ -4,7 +4,6 @@ Mirrors and company networks are set up for pip; uv does not read pip's settings
 Python 3.6 and its standard library only, since it runs on whatever Python a box has.
 """
 
-import configparser
 import os
 import re
 import sys
@@ -30,6 +29,8 @@ UV_SETTINGS = {
 
 def pip_setting(name: str) -> str:
     """Return pip's setting `name` from its files and its environment; "" if not set."""
+    import configparser  # late: this machine reads the names of settings alone
+
     value = ""
     for file in FILES:
         parser = configparser.RawConfigParser()

@@ -12,7 +12,6 @@ import re
 from functools import lru_cache
 from typing import Annotated, Literal, NamedTuple
 
-from bootstrap.onbox.metrics import NUMBER
 from bootstrap.profile import values
 from bootstrap.profile.values import (
     REPO_PATH,
@@ -588,6 +587,8 @@ def as_row(pattern: str) -> str:
 
     The expression means the same to Python and to `grep -E`.
     """
+    from bootstrap.onbox.metrics import NUMBER  # late: few profiles have patterns
+
     parts = re.split(r"\{([^{}]+)\}", pattern)
     return f"{','.join(parts[1::2])}\t{NUMBER.join(map(_literal, parts[::2]))}"
 

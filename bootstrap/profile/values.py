@@ -14,7 +14,6 @@ variable) may contain any printable character, including quotes and `$()`: it ar
 
 from __future__ import annotations
 
-import difflib
 import enum
 import keyword
 import posixpath
@@ -353,6 +352,8 @@ CUDA = Rule('a CUDA version, as in "12.1"', r"[0-9]{1,2}\.[0-9]{1,2}")
 
 def nearest(word: str, words: Iterable[str], cutoff: float = 0.6) -> str:
     """Return the one of `words` most like `word`, or ""; `cutoff` is the least likeness, 0 to 1."""
+    import difflib  # late: of misspelt words alone
+
     close = difflib.get_close_matches(word[:64], list(words), n=1, cutoff=cutoff)
     return close[0] if close else ""
 

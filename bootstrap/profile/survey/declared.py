@@ -8,7 +8,6 @@ so the profile says it.
 from __future__ import annotations
 
 import ast
-import configparser
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from bootstrap.errors import UsageError
 from bootstrap.onbox.python.accepted import plain_range
 from bootstrap.onbox.python.sources import requirement_lines
-from bootstrap.profile.survey import files, scripts
+from bootstrap.profile.survey import files
 from bootstrap.profile.survey.files import (
     CONDA,
     included,
@@ -126,6 +125,8 @@ def own_project(root: Path) -> Project:
 
 def _keywords(source: str) -> dict[str, ast.expr]:
     """Return what the calls in a script are given by name."""
+    from bootstrap.profile.survey import scripts  # late: a setup reads no scripts
+
     tree = scripts.parsed(source)
     if not tree:
         return {}
@@ -189,6 +190,8 @@ def setup_py(root: Path) -> Declared | None:
 
 
 def setup_cfg(root: Path) -> Declared | None:
+    import configparser  # late: few have one
+
     parser = configparser.RawConfigParser()
     try:
         parser.read_string(files.text_of_file(root / "setup.cfg"))
