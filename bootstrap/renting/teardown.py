@@ -329,7 +329,7 @@ def _refuse_unsafe(
         unsafe = [one for one in unsafe if one.kind != "unknown"]
     if unsafe and not wish.discard:
         screen.result({"box": box.name, "destroyed": False, "unsafe": unsafe})
-        raise _refusal(box.name, unsafe)
+        raise _refusal(box.name, unsafe, is_dry=wish.only_look)
     return unsafe
 
 
@@ -486,24 +486,32 @@ def _is_fresh(host: str) -> bool:
     return ours is not None and not ours.ready and not by_hand
 
 
-def _refusal(name: str, unsafe: Sequence[Loss]) -> NotSafeError:
+def _refusal(name: str, unsafe: Sequence[Loss], *, is_dry: bool) -> NotSafeError:
     listed = "".join(f"\n  {one}" for one in unsafe)
-    hints = [line for one in unsafe for line in _hint(one).splitlines()]
+    runs = {one.where for one in unsafe if one.kind in ("results", "log")}
+    hints = [line for one in unsafe for line in _hint(one, len(runs)).splitlines()]
+    if is_dry and not {one.kind for one in unsafe}.isdisjoint(_BROUGHT):
+        hints.insert(0, "To bring home what can be, and then look again: boxstrap down --host NAME")
     every = [*dict.fromkeys(hints), f"To let all of that go: boxstrap down --host {name} --discard"]
+    what = "this is on the box alone" if is_dry else "this would be lost with it"
     return NotSafeError(
-        f"it was not destroyed; this would be lost with it:{listed}",
+        f"it was not destroyed; {what}:{listed}",
         where=name,
         hint="\n".join(every).replace("NAME", name),
     )
 
 
-def _hint(loss: Loss) -> str:
-    """Return what to do about it: there is nothing more to pull of what no pull brings."""
+def _hint(loss: Loss, runs: int) -> str:
+    """Return what to do about it: there is nothing more to pull of what no pull brings. `runs`: of
+    so many runs there are results or logs."""
     if loss.let_go and loss.kind == "ignored":
         return loss.let_go
     if loss.let_go:
         return f"Nothing more can be pulled of {loss.where}. {LET_GO}: {loss.let_go}"
-    return _HINTS.get(loss.kind, "").replace("RUN", loss.where.rpartition("/")[2])
+    hint = _HINTS.get(loss.kind, "")
+    if runs > 1:
+        return hint.replace(_PULL, "In their repository: boxstrap pull --host NAME --all")
+    return hint.replace("RUN", loss.where.rpartition("/")[2])
 
 
 _STOP = "To end what runs there: boxstrap down --host NAME --stop-runs"
@@ -512,6 +520,8 @@ _BRANCH = (
     "Make a branch of it there: boxstrap exec --host NAME -- git branch kept REF; then "
     "boxstrap down --host NAME"
 )
+_BROUGHT = ("results", "log", "edits")
+"""Kinds of losses that a teardown brings home itself, as far as it can."""
 _PULL_ALONE = "boxstrap pull --host NAME --run RUN"
 _PULL = f"In its repository: {_PULL_ALONE}"
 _HINTS = {

@@ -555,14 +555,15 @@ def _failed(answer: SyncAnswer, where: str, name: str) -> BoxstrapError:
     if answer.detail == "results-unsafe":
         return results_in_the_way(answer.log, where, name)
     if answer.detail in _OF_THE_BOX:
-        drop = "git checkout HEAD -- FILE, or move the file away"
+        take, drop = "", "git checkout HEAD -- FILE, or move the file away"
         if answer.detail == "box-commits":
+            take = ", then merge it here, as that says"
             drop = "git reset --keep ID^, with the last ID that is listed"
         return NotSafeError(
             f"{code.what}:{log}",
             where=where,
             hint="Nothing changed there. To see and take what was made on the box:\n"
-            f"  boxstrap sync --back --host {name}\n"
+            f"  boxstrap sync --back --host {name}{take}\n"
             f"To drop it, on the box: {drop}. Then run the same command again.",
         )
     return StepFailedError(

@@ -219,7 +219,7 @@ must_know() {
   if ! work_git merge-base --is-ancestor "$2" "$REPO_COMMIT"; then
     work_git log --oneline -n 10 "$REPO_COMMIT..$2" >&2
     fail box-commits "the box has commits of its own in $REPO_DIR, on $1 (listed above)" \
-      "fetch them from the box, or leave them there on a branch of their own"
+      "merge them here first, or leave them there on a branch of their own"
   fi
 }
 

@@ -56,7 +56,9 @@ def test_an_incomplete_answer_of_a_box_about_unsafe_files_is_an_error(
 
 
 def test_the_refusal_of_down_says_what_to_do_about_each_loss() -> None:
-    error = _refusal("my-box", [Loss("run", "a/train-1", "running"), Loss("edits", "a", "x")])
+    error = _refusal(
+        "my-box", [Loss("run", "a/train-1", "running"), Loss("edits", "a", "x")], is_dry=False
+    )
     assert isinstance(error, NotSafeError)
     assert "a/train-1: running" in error.what
     for words in ("down --host my-box --stop-runs", "sync --back --host my-box", "--discard"):
@@ -375,6 +377,21 @@ def test_down_with_dry_or_discard_ends_no_run_and_brings_nothing_home(
     nobody: Any = None
     assert teardown.secure(there, nobody, TeardownOptions(9, **wish)) == []
     assert done == (["runs", 9, "trees", None, 9] if brings else [None, None, None])
+
+
+def test_a_look_at_results_of_several_runs_names_one_pull_and_that_down_brings_them() -> None:
+    lost = [loss_check.Loss("results", f"makemore/train-{n}", "never pulled") for n in (1, 2)]
+    looked = teardown._refusal("gpu", lost, is_dry=True)
+    assert "this is on the box alone" in looked.what
+    assert looked.hint.splitlines() == [
+        "To bring home what can be, and then look again: boxstrap down --host gpu",
+        "In their repository: boxstrap pull --host gpu --all",
+        "To let go of a result: boxstrap pull --host gpu --run RUN --without PATH",
+        "To let all of that go: boxstrap down --host gpu --discard",
+    ]
+    refused = teardown._refusal("gpu", lost[:1], is_dry=False)
+    assert "this would be lost with it" in refused.what
+    assert "In its repository: boxstrap pull --host gpu --run train-1" in refused.hint
 
 
 FINISHED = Run("k-1", "train-1", "finished", 0, 1, "c" * 40, "w", "train", 2, 9, "python train.py")
