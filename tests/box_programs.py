@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from bootstrap.setup.program import program_files
@@ -15,6 +16,11 @@ def lay_programs(folder: Path) -> Path:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     return folder
+
+
+def runner_of(programs: Path, run: Path, env: Path) -> list[str]:
+    """Return the command that starts the runner of a run."""
+    return [sys.executable, "-I", "-S", "-B", *map(str, (onbox(programs), "runs.runner", run, env))]
 
 
 def onbox(folder: Path) -> Path:

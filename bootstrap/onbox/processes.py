@@ -6,10 +6,12 @@ it. All else here asks this module.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # without importing it: this is loaded as each run starts
+    from typing import Any
 
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -106,8 +108,8 @@ def file_at(path: str) -> tuple[int, int]:
 
 
 def _is_for_writing(fdinfo: str) -> bool:
-    flags = re.search(r"^flags:\s*([0-7]+)", fdinfo, re.MULTILINE)
-    return bool(flags) and int(flags[1], 8) & os.O_ACCMODE != os.O_RDONLY  # type: ignore[index]
+    flags = [line[6:] for line in fdinfo.splitlines() if line.startswith("flags:")]
+    return any(int(each, 8) & os.O_ACCMODE != os.O_RDONLY for each in flags)
 
 
 def _names(folder: str) -> list[str]:

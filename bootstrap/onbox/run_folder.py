@@ -170,11 +170,15 @@ def note_end(run: RunFolder, why: str) -> None:
         with suppress(OSError):
             write_whole(f"{run.path}/ended", f"{why}\n")
     if not run.has("exit"):
-        # Into room that was reserved: the disk may be full.
-        code = os.open(f"{run.path}/exit.new", os.O_WRONLY | os.O_CREAT, 0o644)
-        os.write(code, b"143\n")
-        os.close(code)
-        os.replace(f"{run.path}/exit.new", f"{run.path}/exit")
+        write_exit(run, "143")
+
+
+def write_exit(run: RunFolder, code: str) -> None:
+    """Write its exit code, into room that was reserved: the disk may be full. Raises OSError."""
+    new = os.open(f"{run.path}/exit.new", os.O_WRONLY | os.O_CREAT, 0o644)
+    os.write(new, f"{code}\n".encode())
+    os.close(new)
+    os.replace(f"{run.path}/exit.new", f"{run.path}/exit")
 
 
 def secrets_of(home: str | os.PathLike[str]) -> dict[str, str]:

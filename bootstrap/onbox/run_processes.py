@@ -5,8 +5,7 @@ allow no cgroup, a program may overwrite its environment, and an orphan has lost
 would show its run. Each is written as `processes.identity` writes it.
 
 `onbox run_processes stop RUN...` ends runs, also ones that wait for their turn, and prints what
-became of each; `end RUN` is what a runner does when it is to stop, `over RUN` once its command has
-ended; `reap GRACE PROCESS...` ends processes of a setup.
+became of each; `reap GRACE PROCESS...` ends processes of a setup.
 """
 
 from __future__ import annotations
@@ -204,7 +203,7 @@ def _stop(run: RunFolder) -> None:
     sys.stdout.write(f"stopped\t{name}\t{run.state()}\n")
 
 
-def _over(run: RunFolder) -> None:
+def over(run: RunFolder) -> None:
     """Note which processes a run left, and what it made."""
     from .results.keep_results import asked  # slow to import
 
@@ -216,10 +215,6 @@ def main() -> None:
     word, *more = sys.argv[1:]
     if word == "reap":
         reap(None, more[1:], time.time() + float(more[0]))
-    elif word == "end":
-        reap(RunFolder(more[0]), [], grace_of(RunFolder(more[0])))
-    elif word == "over":
-        _over(RunFolder(more[0]))
     else:
         for run in more:
             _stop(RunFolder(run))

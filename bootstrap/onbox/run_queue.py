@@ -20,7 +20,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 
-from . import MAIN, SHELL_PROGRAMS
+from . import MAIN
 from .processes import begin_apart, identity
 from .run_folder import DIED, QUEUED, RUNNING, WAITING, RunFolder, note_end, runs_below, write_whole
 
@@ -105,14 +105,12 @@ def _revive(home: str, env_file: str) -> None:
 
 def _wait(run: RunFolder, env_file: str) -> None:
     """Wait for its turn, then become its runner."""
+    from .runs.runner import Runner  # late: few wait
+
     signal.signal(signal.SIGHUP, lambda *_: None)
-    if os.environ.get("LC_CTYPE") == "C.UTF-8":  # set by Python (PEP 538): no training is to see it
-        del os.environ["LC_CTYPE"]
     while not _take_turn(run, env_file):
         time.sleep(1)
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and so would the command
-        signal.signal(number, signal.SIG_DFL)
-    os.execvp("bash", ["bash", f"{SHELL_PROGRAMS}/runner.sh", run.path, env_file])  # noqa: S606
+    Runner(run, env_file).serve()
 
 
 def _take_turn(run: RunFolder, env_file: str) -> bool:

@@ -20,13 +20,6 @@ find_identity() {
 # identity PID: prints it.
 identity() { find_identity "$1" && printf '%s\n' "$_identity"; }
 
-# claim RUN: makes this process its runner, and reserves room for the exit code in case the disk is full by then.
-claim() {
-  [ ! -e "$1/pid" ] &&
-    { [ -f "$1/exit.new" ] || echo >"$1/exit.new"; } &&
-    identity $$ >"$1/pid.new" && mv "$1/pid.new" "$1/pid"
-}
-
 # alive "PID START BOOT": whether it runs and is no zombie.
 alive() {
   [ -n "$1" ] || return 1

@@ -200,9 +200,9 @@ start_run() {
   ! has_runner "$1" || { await_begin "$1" && return; }
   keep_results begin "$1"
   if have tmux; then
-    new_session "$1" runner.sh "$1" "$ENV_FILE" || fail no-tmux 'tmux would not start a session'
+    new_session "$1" runs.runner "$1" "$ENV_FILE" || fail no-tmux 'tmux would not start a session'
   else
-    without_secrets setsid bash "$PROGRAMS/runner.sh" "$1" "$ENV_FILE" </dev/null >/dev/null 2>&1 &
+    without_secrets setsid "$(own_python)" -I -S -B "$ONBOX" runs.runner "$1" "$ENV_FILE" </dev/null >/dev/null 2>&1 &
   fi
   await_begin "$1"
   # Only now: what waits for its GPUs waits for it.
@@ -256,7 +256,7 @@ revive_uploads() {
   done
 }
 
-# new_session RUN_DIR PROGRAM ARGUMENT...: a session in which a program of box/ runs.
+# new_session RUN_DIR PROGRAM ARGUMENT...: a session in which one of our programs runs.
 new_session() {
   local dir=$1 pause dead
   # A server whose last session was just ended is shutting down, and accepts nothing more; and another setup of this
@@ -267,7 +267,7 @@ new_session() {
     dead=()
     [ -z "$TEXT" ] || dead=(kill-session -t "=$SESSION" \;)
     write_if_changed "$dir/session" 644 "$SESSION"$'\n'
-    ! our_tmux ${dead[@]+"${dead[@]}"} new-session -d -x 200 -y 50 -s "$SESSION" -c "$(<"$dir/dir")" bash "$PROGRAMS/$2" "${@:3}" \; \
+    ! our_tmux ${dead[@]+"${dead[@]}"} new-session -d -x 200 -y 50 -s "$SESSION" -c "$(<"$dir/dir")" "$(own_python)" -I -S -B "$ONBOX" "${@:2}" \; \
       set-option -t "=$SESSION:" remain-on-exit on || break
     [ "$pause" != 0 ] || return
     sleep "$pause"
@@ -275,12 +275,12 @@ new_session() {
   done
 }
 
-# has_runner RUN_DIR: whether a program of box/ is at work for it.
+# has_runner RUN_DIR: whether its runner is at work, which may not have claimed it yet.
 has_runner() {
   local file words=()
   for file in /proc/[0-9]*/cmdline; do
     { mapfile -d '' -t words <"$file"; } 2>/dev/null || continue
-    case "${words[0]-} ${words[1]-} ${words[2]-}" in *bash' '"$BOX_HOME"/*box/*.sh' '"$1") return 0 ;; esac
+    case "${words[*]:5:2}" in 'runs.runner '"$1") return 0 ;; esac
   done
   return 1
 }

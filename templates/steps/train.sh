@@ -29,7 +29,7 @@ apply_train() {
   # One that was created but never started (the power failed) is started now. It cannot have run before.
   elif RUN_DIR=$RUN_OF && ! in_state "$RUN_DIR" waiting; then
     revive_all
-    has_session "$RUN_DIR" || new_session "$RUN_DIR" window.sh "$RUN_DIR" ||
+    has_session "$RUN_DIR" || new_session "$RUN_DIR" runs.window "$RUN_DIR" ||
       fail no-tmux 'tmux would not start a session'
     return 0
   fi

@@ -58,7 +58,10 @@ def ways(home: str, tree: str, folder: Path, shell: str) -> dict[str, list[str]]
             *(shell, *(["-ic"] if is_csh else ["-i", "-l", "-c"])),
             terminal + shlex.quote(told("vscode")),
         ],
-        "training": ["bash", f"{home}/box/current/runner.sh", str(run), f"{home}/env"],
+        "training": [
+            *(sys.executable, "-I", "-S", "-B", f"{home}/box/current/onbox/__main__.py"),
+            *("runs.runner", str(run), f"{home}/env"),
+        ],
         **{
             way: [*tmux, "new-session", "-d", "-s", folder.name, window + shlex.quote(told(way))]
             for way, tmux in WINDOWS.items()

@@ -60,7 +60,7 @@ def test_two_versions_of_boxstrap_share_a_box_and_a_live_run_keeps_its_own_progr
         # The newer client changes this repository too: only the live run still names the older.
         newer.run("setup", "--set", "env.A=1").must(8)
         assert there() == {own, older}
-        assert f"{programs}/{older}/runner.sh" in box.run("pgrep -af runner.sh")
+        assert f"{programs}/{older}/" in box.run("pgrep -af runs.runner")
         assert rented.trainings() == 2  # the other repository's too
         rented.run("stop").must(0)
         # If it began, it watches the other run.

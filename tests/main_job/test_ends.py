@@ -42,9 +42,9 @@ OF_PROGRAMS = {"LD_PRELOAD": "/nowhere.so", "LD_LIBRARY_PATH": "/nowhere", "PYTH
 
 
 def test_env_of_a_profile_may_use_the_names_of_variables_in_the_run_script(rent: Rent) -> None:
-    runner = (shipped("templates") / "box/runner.sh").read_text()
-    names = sorted(set(re.findall(r"\b([a-z_]+)=", runner)))
-    assert {"run", "env_file", "child", "rc"} <= set(names)
+    files = [shipped("templates") / f"box/{name}.sh" for name in ("begin", "command")]
+    names = sorted(set(re.findall(r"\b([a-z_]+)=", "".join(file.read_text() for file in files))))
+    names += ["run", "env_file", "child", "rc", "variable"]
     values = {**dict.fromkeys(names, "abc"), **OF_PROGRAMS}
     env = "".join(f'  {name}: "{value}"\n' for name, value in values.items())
     code = f"import os; print({{name: os.environ[name] for name in {names!r}}}, flush=True)"

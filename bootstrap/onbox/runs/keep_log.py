@@ -1,8 +1,8 @@
 """While a run's command is alive, note when its log grew, and drop the oldest part of a log above
 its limit. Also starts the box's monitor and the upload of results.
 
-`onbox runs.keep_log COMMAND RUN`: COMMAND is its process, as `processes.identity` writes it. The
-command writes its log itself, through no process of boxstrap's.
+A run's runner forks the process that does this; the command writes its log itself, through no
+process of boxstrap's.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import select
 import signal
-import sys
 import time
 from contextlib import suppress
 
@@ -82,14 +81,16 @@ def _punch(file: str, at: int, length: int) -> bool:
     return any(begun.wait() == 0 for begun in begin_apart(*words))
 
 
-def main() -> None:
-    command, run = sys.argv[1], RunFolder(sys.argv[2])
+def keep(command: str, run: RunFolder) -> None:
+    """Do so until that process is over, as `processes.identity` writes it. The runner blocks the
+    signal by which it ends this."""
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake)
     # The runner ends it so: not in the middle of dropping a part.
     signal.signal(signal.SIGTERM, lambda *_: None)
-    note_kills(run, command.split(" ")[0])
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    note_kills(run, command.partition(" ")[0])
     python, begun, others = f"{run.home}/agent/bin/python", time.monotonic(), []
     if run.has("results_to"):
         others += begin_apart(python, "-I", "-B", MAIN, "bucket.upload_results", run.path)

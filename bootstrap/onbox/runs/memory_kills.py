@@ -1,5 +1,4 @@
-"""Processes that the kernel killed for memory while a run was alive: `onbox runs.memory_kills RUN
-CODE` notes them in RUN/killed, once its command has ended.
+"""Processes that the kernel killed for memory while a run was alive.
 
 The number is from the nearest cgroup (v1 or v2) that counts, others in the same container included.
 The name, and how much memory it held, are from the kernel's log, if that can be read.
@@ -9,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -82,12 +80,13 @@ def _last_kill(run: RunFolder, kernel: str) -> tuple[str, str, bool]:
     return str(int(said[4]) * 1024), said[3], said[2] == number
 
 
-def main() -> None:
-    import subprocess  # slow to import, and what keeps a log loads this
+def keep(run: RunFolder, code: str) -> None:
+    """Note them in RUN/killed, once its command has ended."""
+    import subprocess  # slow to import, and few runs fail
 
-    run, kernel = RunFolder(sys.argv[1]), b""
+    kernel = b""
     if not run.has("kills"):  # it was over before that was noted: none were counted
         note_kills(run, "self")
     with suppress(OSError):
         kernel = subprocess.run(["dmesg"], capture_output=True, check=False).stdout
-    keep_kills(run, sys.argv[2], kernel.decode("utf-8", "replace"))
+    keep_kills(run, code, kernel.decode("utf-8", "replace"))

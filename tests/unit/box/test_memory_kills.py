@@ -15,7 +15,7 @@ import pytest
 from bootstrap.boxes import Run, find_failure
 from bootstrap.onbox.run_folder import RunFolder
 from bootstrap.onbox.runs.memory_kills import find_counter, keep_kills
-from tests.box_programs import lay_programs
+from tests.box_programs import lay_programs, runner_of
 from tests.unit.box.test_runner import make_run
 
 V1, V2 = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
@@ -112,8 +112,7 @@ def test_a_real_out_of_memory_kill_of_a_run_is_named_with_its_limit(
 ) -> None:
     eater = "python3 -c 'x = bytearray(300 * 1000 * 1000)'; exit 3"
     run, env = make_run(tmp_path, eater)
-    lay_programs(tmp_path)
-    words = shlex.join(["/bin/bash", str(tmp_path / "runner.sh"), str(run), str(env)])
+    words = shlex.join(runner_of(lay_programs(tmp_path), run, env))
     inside = ["bash", "-c", f"echo $$ >{small_cgroup}/cgroup.procs; exec {words}"]
     plain = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
     subprocess.run(inside, env=plain, stdin=subprocess.DEVNULL, check=True, timeout=120)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.onbox.nodes.check import of_engine
-from tests.box_programs import lay_programs
+from tests.box_programs import lay_programs, runner_of
 from tests.boxes.ports import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.sampled(of="module")]
@@ -50,7 +50,7 @@ class Nodes:
         for rank in ranks or range(len(self.runs)):
             run = self.runs[rank]
             self.runners[rank] = subprocess.Popen(
-                ["/bin/bash", self._programs / "runner.sh", run, run.parents[2] / "env"],
+                runner_of(self._programs, run, run.parents[2] / "env"),
                 stdin=subprocess.DEVNULL,
                 env={"PATH": os.environ["PATH"], "HOME": str(run)},
                 start_new_session=True,

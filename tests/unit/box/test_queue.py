@@ -132,7 +132,7 @@ TRAIN_SESSION=train REPO_KEY=homework-1
 def test_a_session_name_taken_by_another_setup_gets_the_repository_appended(box: QueueBox) -> None:
     """The other setup has the same account but another working folder, so no lock is shared."""
     run = box.make("late")
-    box.script(f"{MEANWHILE}\nnew_session '{run}' window.sh '{run}' 2>/dev/null")
+    box.script(f"{MEANWHILE}\nnew_session '{run}' runs.window '{run}' 2>/dev/null")
     assert (run / "session").read_text() == "train-homework-1\n"
     sessions = box.script("our_tmux list-sessions -F '#{session_name}'").split()
     assert sorted(sessions) == ["train", "train-homework-1"]

@@ -21,7 +21,7 @@ from bootstrap.link.query import ask
 from bootstrap.onbox.run_folder import RunFolder
 from bootstrap.onbox.runs import top_stream
 from bootstrap.steps.shell import functions, shell_part
-from tests.box_programs import lay_programs
+from tests.box_programs import lay_programs, onbox
 from tests.run_states import CASES, Processes, lay, some_processes
 from tests.waiting import PATIENCE_S
 
@@ -225,7 +225,8 @@ def test_a_door_waits_for_the_run_that_started_last(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", BEGUN[:2] + BEGUN[-2:])
 def test_a_sessions_window_closes_only_when_its_run_is_over(name: str, workdir: Path) -> None:
-    command = ["bash", str(workdir / ".boxstrap/box/current/window.sh"), str(run_of(workdir))]
+    program = onbox(workdir / ".boxstrap/box/current")
+    command = [sys.executable, str(program), "runs.window", str(run_of(workdir))]
     window = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
     alive = CASES[name].state == "running"
     try:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from bootstrap.boxes.secrets import packed
 from bootstrap.profile import make_profile
 from bootstrap.steps.shell import shell_part
-from tests.box_programs import lay_programs
+from tests.box_programs import lay_programs, runner_of
 from tests.unit.setup import test_env_file
 from tests.unit.setup.scripts import loaded, render, variables_part
 from tests.unit.setup.test_env_file import AS_SHELL, SHELLS
@@ -151,9 +151,8 @@ def test_any_training_command_reaches_bash_with_the_environments_python(command:
         )
         assert made.stderr == b""
         run = Path(made.stdout.decode())
-        runner = lay_programs(folder / "box") / "runner.sh"
         subprocess.run(
-            ["/bin/bash", str(runner), str(run), "/nowhere"],
+            runner_of(lay_programs(folder / "box"), run, Path("/nowhere")),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             env=env,

@@ -1,0 +1,146 @@
+"""A session of tmux that shows a run's log.
+
+It is only a window onto a run: if somebody ends it, or tmux itself dies, the run continues. The
+server is our own, apart from the provider's and from the user's settings; it shows its environment
+to anyone who asks, so no secret is in it: a run reads them from their file.
+
+`onbox runs.window RUN` shows the log of a run whose runner is elsewhere; Ctrl-C ends the run, as in
+its own session.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import chain, count
+
+from ..processes import is_alive
+from ..run_folder import RUNNING, RunFolder, secrets_of, write_whole
+
+_LOOK_S = 0.2
+_PIECE = 1 << 16
+
+
+def plain_environment(home: str) -> dict[str, str]:
+    """Return our environment without the box's secrets, which rc files set."""
+    hidden = {*secrets_of(home), "TMUX"}
+    return {name: value for name, value in os.environ.items() if name not in hidden}
+
+
+def tmux(home: str, *words: str, quiet: bool = True) -> str | None:
+    """Ask our own server; return what it prints, None if it refuses or there is no tmux."""
+    command = ["tmux", "-u", "-L", "boxstrap", "-f", "/dev/null", *words]
+    errors = subprocess.DEVNULL if quiet else None
+    with suppress(OSError):
+        done = subprocess.run(
+            command, env=plain_environment(home), stdout=subprocess.PIPE, stderr=errors, check=False
+        )
+        return None if done.returncode else done.stdout.decode("utf-8", "replace")
+    return None
+
+
+def open_session(run: RunFolder, name: str, program: Sequence[str]) -> bool:
+    """Make a session in which one of our programs runs; if a live session of another run has that
+    name, under a longer one. Return whether there is one."""
+    # A server whose last session was just ended is shutting down, and accepts nothing more; and
+    # another setup of this account may have taken the name since it was found to be free.
+    for pause in (0.1, 0.5, 1.0, 0.0):
+        free, is_there = _free_name(run, name)
+        # A dead session of that name goes by the same call: without any, the server would end.
+        dead = ("kill-session", "-t", f"={free}", ";") if is_there else ()
+        write_whole(f"{run.path}/session", f"{free}\n")
+        size = ("-x", "200", "-y", "50")
+        words = ("new-session", "-d", *size, "-s", free, "-c", run.first("dir"), *program)
+        stays = (";", "set-option", "-t", f"={free}:", "remain-on-exit", "on")
+        if tmux(run.home, *dead, *words, *stays, quiet=False) is not None:
+            return True
+        time.sleep(pause)
+        if has_runner(run):
+            return True
+    return False
+
+
+def _free_name(run: RunFolder, name: str) -> tuple[str, bool]:
+    """Return a name that no live session has, and whether a dead one has it."""
+    longer = re.sub("[^A-Za-z0-9_-]", "-", f"{name}-{run.key}")
+    for free in chain((name, longer), (f"{longer}-{number}" for number in count(2))):
+        panes = tmux(run.home, "list-panes", "-t", f"={free}", "-F", "#{pane_dead}")
+        if "0" not in (panes or "").split():
+            return free, bool(panes)
+    raise AssertionError
+
+
+def has_runner(run: RunFolder) -> bool:
+    """Whether a process is at work for it: its runner, which may not have claimed it yet."""
+    for number in filter(str.isdigit, os.listdir("/proc")):
+        with suppress(OSError), open(f"/proc/{number}/cmdline", "rb") as file:
+            if file.read().split(b"\0")[5:7] == [b"runs.runner", os.fsencode(run.path)]:
+                return True
+    return False
+
+
+class Window:
+    """What of a log is shown already."""
+
+    def __init__(self, run: RunFolder) -> None:
+        self._log = f"{run.path}/log"
+        self._at = run.times[0][1] if run.times else 0
+
+    def show(self) -> None:
+        """Show what is new. Raises OSError if nobody can see it."""
+        try:
+            log = open(self._log, "rb")  # noqa: SIM115 - only its absence is no error
+        except OSError:
+            return
+        with log:
+            if os.fstat(log.fileno()).st_size < self._at:
+                self._at = 0  # it was emptied
+            log.seek(self._at)
+            while piece := log.read(_PIECE):
+                self._at += len(piece)
+                while piece:
+                    piece = piece[os.write(1, piece) :]
+
+
+def show_beside(run: RunFolder) -> Callable[[], None]:
+    """Show the log in a thread, which may hang on a terminal; return what ends it with its last
+    words."""
+    window, is_over = Window(run), threading.Event()
+
+    def show() -> None:
+        with suppress(OSError):
+            while not is_over.wait(_LOOK_S):
+                window.show()
+            window.show()
+
+    thread = threading.Thread(target=show, daemon=True)
+    thread.start()
+
+    def end() -> None:
+        is_over.set()
+        thread.join(1)
+
+    return end
+
+
+def main() -> None:
+    run = RunFolder(sys.argv[1])
+    runner = run.first("pid")
+
+    def stop(*_: object) -> None:
+        if is_alive(runner):
+            os.kill(int(runner.split()[0]), signal.SIGTERM)
+
+    signal.signal(signal.SIGINT, stop)
+    window = Window(run)
+    while run.state() == RUNNING:
+        window.show()
+        time.sleep(_LOOK_S)
+    window.show()
