@@ -1,8 +1,7 @@
 """Runs that wait for their turn on a box; the first made starts first.
 
-`onbox run_queue wait RUN ENV_FILE` waits for a run's turn, then becomes its runner; `revive
-BOX_HOME ENV_FILE` gives each queued run a process that waits, if it has none; `last RUN` prints the
-last run that resumed it.
+`onbox run_queue revive BOX_HOME ENV_FILE` gives each queued run a runner, which waits for its turn,
+if it has none; `last RUN` prints the last run that resumed it.
 
 RUN/queue says what it waits for: `after RUN` (that ended with 0), `after-any RUN` (it ended),
 `gpus` (no other run has its GPUs). Only the holder of the lock decides: a run leaves the queue by
@@ -96,21 +95,18 @@ def _revive(home: str, env_file: str) -> None:
     for run in runs_below(f"{home}/runs"):
         if not run.has("queue") or run.state() != QUEUED or run.is_attended:
             continue
-        program = [sys.executable, "-I", "-S", "-B", MAIN, "run_queue", "wait", run.path, env_file]
+        program = [sys.executable, "-I", "-S", "-B", MAIN, "runs.runner", run.path, env_file]
         with suppress(OSError):  # one that can't be noted would end at once; others get theirs
             write_whole(f"{run.path}/waiter", "\n")
             for waiter in begin_apart(*program):
                 write_whole(f"{run.path}/waiter", f"{identity(waiter.pid)}\n")
 
 
-def _wait(run: RunFolder, env_file: str) -> None:
-    """Wait for its turn, then become its runner."""
-    from .runs.runner import Runner  # late: few wait
-
+def wait_for_turn(run: RunFolder, env_file: str) -> None:
+    """Wait until its turn has come, and make this process its runner."""
     signal.signal(signal.SIGHUP, lambda *_: None)
     while not _take_turn(run, env_file):
         time.sleep(1)
-    Runner(run, env_file).serve()
 
 
 def _take_turn(run: RunFolder, env_file: str) -> bool:
@@ -150,7 +146,5 @@ def main() -> None:
     if word == "revive":
         with _deciding(place):
             _revive(place, more[0])
-    elif word == "wait":
-        _wait(RunFolder(place), more[0])
     elif word == "last":
         sys.stdout.write(f"{last_of(RunFolder(place)).path}\n")

@@ -1,8 +1,8 @@
 """The process that a run belongs to: it starts the command, and writes how that ended.
 
 `onbox runs.runner RUN ENV_FILE` is started in a tmux session, which shows its log, or in a session
-of the kernel's; a queued run's waiter becomes it. Signals are blocked, and taken one by one: none
-comes in the middle of anything.
+of the kernel's; a queued run's waits for its turn first. Signals are blocked, and taken one by one:
+none comes in the middle of anything.
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ class Runner:
     def serve(self) -> NoReturn:
         """Run the command, until its end is written."""
         forget_locale()
-        if self._run.first("pid") == self._me:  # its waiter claimed it, and has no session
+        if self._run.has("queue") and not self._run.has("pid"):  # it has no session yet
+            from ..run_queue import wait_for_turn
+
+            wait_for_turn(self._run, self._env_file)
             from .window import open_session  # slow to import
 
             program = [sys.executable, "-I", "-S", "-B", MAIN, "runs.window", self._run.path]
