@@ -31,7 +31,7 @@ _STOPPED = 143
 _FAILED = 125
 
 
-class Runner:
+class RunRunner:
     def __init__(self, run: RunFolder, env_file: str) -> None:
         self._run, self._env_file = run, env_file
         self._me = identity(os.getpid())
@@ -314,4 +314,4 @@ def _apart(output: str = "/dev/null") -> None:
 
 
 def main() -> None:
-    Runner(RunFolder(sys.argv[1]), sys.argv[2]).serve()
+    RunRunner(RunFolder(sys.argv[1]), sys.argv[2]).serve()
