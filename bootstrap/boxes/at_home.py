@@ -219,6 +219,11 @@ def note_name(box: KnownBox, now: KnownBox) -> None:
             with contextlib.suppress(OSError):
                 replace(one, box=now.name, created=now.created).save()
                 (_folder() / f"{one.id}.json").unlink()
+            with contextlib.suppress(OSError, ValueError):
+                file = Path(one.place or _folder(), "run.json")
+                if (row := read_record(file)) and getattr(read_kept(row), "id", "") == one.id:
+                    row |= {"box": now.name, "created": now.created}
+                    write_private(file, json.dumps(row, indent=1) + "\n")
 
 
 def all_kept() -> list[RunAtHome]:

@@ -25,7 +25,7 @@ from bootstrap.boxes.at_home import (
     row_of,
     run_of,
 )
-from bootstrap.boxes.record_folder import LogAtHome
+from bootstrap.boxes.record_folder import LogAtHome, RecordFolder
 from bootstrap.link import KnownBox, LocalWire, NoAnswer, save_box
 from bootstrap.link.record import all_boxes
 from bootstrap.onbox.runs.logs import RunLog
@@ -426,6 +426,24 @@ def test_a_run_record_survives_a_round_trip_and_unknown_fields_of_other_versions
     assert run_of({**row, "later": 1, "rc": "x", "gpus": 7, "state": "finished"}) is not None
     for broken in ({**row, "state": "flying"}, {**row, "name": "../.."}, [], None):
         assert run_of(broken) is None
+
+
+def test_the_record_of_a_run_goes_on_in_its_folder_after_its_box_was_renamed(
+    tmp_path: Path,
+) -> None:
+    run = Run("key", "train-1", "running", None, 1, "", "", "train", 0, 0, "true")
+    place = tmp_path / "boxstrap-run"
+    before = RunAtHome("gpu", 5.0, "host", run, place=str(place))
+    before.save()
+    RecordFolder(tmp_path, (), before).close()
+    nina = KnownBox("nina", "host", created=6.0)
+    note_name(KnownBox("gpu", "host", created=5.0), nina)
+    kept = find_kept(nina, run)
+    assert kept is not None
+    with RecordFolder(tmp_path, (), kept) as folder:
+        assert folder.place == place
+    with RecordFolder(tmp_path, (), before) as folder:  # another box of the old name
+        assert folder.place == tmp_path / "boxstrap-run-2"
 
 
 def test_results_of_a_renamed_box_keep_their_place_at_home(tmp_path: Path) -> None:
