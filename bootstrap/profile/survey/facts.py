@@ -140,6 +140,7 @@ def inspect_repository(root: Path, *, command: str = "", script: str = "") -> Fa
                 f"the command reads {each}, which the repository does not have"
                 for each in (*(one.value for one in lacking), *(_absent(root, run) if run else ()))
             ),
+            *(_unfetched(root, run.folder if run else "", chosen) if not before else ()),
             *([] if results else scripts.folder_variables(root, brought)),
             *(f"{each} is a submodule that isn't checked out here" for each in brought.absent),
             *_remark_on_preparation(before, page),
@@ -306,6 +307,14 @@ def _absent(root: Path, run: commands.ScriptCommand) -> list[str]:
     found = scripts.configurations(root, run.words, run.folder)
     lacking = [word for word, path in found.items() if not path and word not in run.unfilled]
     return [word for word in lacking if re.fullmatch(r".*/.*\.ya?ml", word)]
+
+
+def _unfetched(root: Path, folder: str, script: str) -> Iterator[str]:
+    """Remark on files that the training opens by their name, and that aren't there."""
+    for name in scripts.opened(scripts.source_of(root / script)) if script else ():
+        beside = (root / folder / name, (root / script).parent / name)
+        if not any(path.exists() for path in beside):
+            yield f"{script} reads {name}, which the repository does not have"
 
 
 def _remark_on_preparation(before: list[commands.ScriptCommand], page: str) -> Iterator[str]:

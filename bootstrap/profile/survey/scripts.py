@@ -251,6 +251,28 @@ def parsed(source: str) -> ast.Module | None:
         return None
 
 
+_READ = ("r", "rb", "rt")
+_READERS = ("load", "loadtxt", "read_csv", "read_json", "read_parquet", "read_pickle", "read_table")
+
+
+def opened(source: str) -> list[str]:
+    """Return the files that a script reads by a name in its text, and speaks of nowhere else."""
+    nodes = [*ast.walk(parsed(source) or ast.Module([], []))]
+    texts = [node.value for node in nodes if isinstance(node, ast.Constant)]
+    found = []
+    for call in nodes:
+        match call:
+            case ast.Call(func=ast.Name("open"), args=[ast.Constant(str(name)), *more]):
+                reads = all(isinstance(mode, ast.Constant) and mode.value in _READ for mode in more)
+            case ast.Call(func=ast.Attribute(attr=reader), args=[ast.Constant(str(name)), *_]):
+                reads = reader in _READERS
+            case _:
+                continue
+        if reads and texts.count(name) == 1 and re.fullmatch(r"(?!/|~|\.\./)[\w./-]+\.\w+", name):
+            found.append(name)
+    return found
+
+
 def required(source: str) -> list[tuple[str, ...]]:
     """Return the arguments that a script can't do without, each with its names.
 
