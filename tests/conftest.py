@@ -46,7 +46,7 @@ hypothesis.settings.register_profile(
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
+    if getattr(config.option, "numprocesses", None) and SHARED not in os.environ:
         os.environ[SHARED] = start_server()
     if measuring():
         import_module("tests.coverage").use_whole_programs()

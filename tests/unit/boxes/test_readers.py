@@ -487,7 +487,7 @@ CODES = st.sampled_from([b"0", b"1", DIGITS.encode(), b"\xb2", "²".encode(), b"
 
 @pytest.mark.parametrize("module", sorted(READERS))
 @settings(
-    max_examples=settings().max_examples * 6 // 10,
+    max_examples=settings().max_examples // 3,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

@@ -16,27 +16,6 @@ pytestmark = pytest.mark.slow
 SIZE = 60_000_000
 
 
-def test_sixty_mb_pass_each_way_at_20_mb_per_cpu_second(ssh_user: SshUser, server: Sshd) -> None:
-    """By the processor time of this side: others are at work on the same machine."""
-    wire = ssh_user.login("box")
-    begun = time.process_time()
-    stream = wire.start(f"head -c {SIZE} /dev/zero")
-    size = 0
-    while piece := stream.read(1 << 20):
-        size += len(piece)
-    down = size / (time.process_time() - begun) / 1e6
-    assert (size, stream.exit_status()) == (SIZE, 0)
-    begun = time.process_time()
-    stream = wire.start("wc -c")
-    stream.write(bytes(SIZE))
-    stream.close_write()
-    assert int(stream.read(100)) == SIZE
-    up = SIZE / (time.process_time() - begun) / 1e6
-    print(f"\n60 MB, by processor time: {down:.0f} MB/s down, {up:.0f} MB/s up")
-    assert down > 20
-    assert up > 20
-
-
 def test_the_ssh_window_is_large_enough_for_a_far_box(ssh_user: SshUser, server: Sshd) -> None:
     """At a round trip of half a second, windows of 2 MiB would limit it to 4 MB/s."""
     relay = Relay(server.port, delay=0.25)

@@ -20,7 +20,7 @@ from bootstrap.boxes.at_home import PullPlace
 from bootstrap.boxes.run_history import MetricCurve, RunHistory, SampledGpu, SampleHead, ask_history
 from bootstrap.errors import BoxLacksError
 from bootstrap.link import LocalWire, NoAnswer
-from bootstrap.onbox.report.run_history import MOST_LOG, MOST_POINTS, CurveReader
+from bootstrap.onbox.report.run_history import MOST_LOG, MOST_POINTS, CurveReader, pieces
 from bootstrap.runs.report import (
     ReportedFile,
     RunReport,
@@ -82,23 +82,14 @@ def curves(history: RunHistory) -> Mapping[str, MetricCurve]:
     return {curve.name: curve for curve in history.curves}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("end", ["\r", "\r\n"])
-def test_a_long_log_of_progress_bars_gives_a_detailed_loss_curve(lay: Lay, end: str) -> None:
-    bar = f"{'|' * 150} step {{}} loss {{:.3f}}{end}"
-    count = MOST_LOG // len(bar) * 2
-    history = lay("".join(bar.format(at, 2 - at / count) for at in range(count)))
-    (loss,) = history.curves
-    assert len(loss.points) > MOST_POINTS / 4
-
-
 def test_metric_curves_are_read_from_the_log_on_the_box(lay: Lay) -> None:
     lines = [f"step {n} loss {1 / (n + 1):.5f} lr=1e-3\n" for n in range(50)]
-    found = curves(lay("start\n" + "".join(lines) + "step 50 loss nan\n"))
+    bars = "step 50 loss nan\rstep 51 lr=1e-3\r\n"  # a progress bar's lines
+    found = curves(lay("start\n" + "".join(lines) + bars))
     loss = found["loss"]
     assert (loss.axis, loss.count, loss.odd) == ("step", 51, 50.0)
     assert loss.points[:2] == ((0.0, 1.0), (1.0, 0.5))
-    assert found["lr"].points[-1] == (49.0, 0.001)
+    assert found["lr"].points[-2:] == ((49.0, 0.001), (51.0, 0.001))
 
 
 def test_metrics_without_a_step_are_plotted_by_the_times_of_the_log(lay: Lay) -> None:
@@ -138,21 +129,24 @@ def test_a_curve_of_many_values_is_reduced_to_few_points() -> None:
     assert told["points"][-1][0] > 99_000
 
 
-@pytest.mark.slow
-def test_a_log_larger_than_the_limit_is_sampled_in_pieces_for_its_curves(
-    lay: Lay, tmp_path: Path
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n"])
+def test_a_log_larger_than_the_limit_is_read_in_pieces_of_whole_lines(
+    tmp_path: Path, end: str
 ) -> None:
-    line = "step {:09d} loss 0.5 ".ljust(199, "x") + "\n"
-    log = "".join(line.format(at) for at in range(70_000))
-    history = lay(log)
-    assert history.of == len(log) > 2 * MOST_LOG
-    assert MOST_LOG * 0.9 < history.read <= MOST_LOG
-    (loss,) = history.curves
-    assert loss.axis == "step", "each line of each piece is whole"
-    assert {value for _, value in loss.points} == {0.5}
-    assert loss.points[0][0] < 200
-    assert loss.points[-1][0] > 69_000
-    # Ten gigabytes, most of which was dropped: a hole.
+    line = "step {:09d} loss 0.5 ".ljust(199, "x") + end
+    log = tmp_path / "log"
+    log.write_bytes("".join(line.format(at) for at in range(70_000)).encode())
+    assert log.stat().st_size > 2 * MOST_LOG
+    read = [piece.replace(b"\n\n", b"\n").splitlines() for _, piece in pieces(log, 0)]
+    lines = [each for piece in read for each in piece if each]
+    assert {len(each) for each in lines} == {199 + 3}
+    assert MOST_LOG * 0.9 < sum(map(len, lines)) <= MOST_LOG
+    assert int(lines[0][5:14]) == 0
+    assert int(lines[-1][5:14]) > 69_990
+
+
+def test_the_dropped_part_of_a_log_is_not_read_for_its_curves(lay: Lay, tmp_path: Path) -> None:
+    lay("step 1 loss 1\n")
     file = tmp_path / ".boxstrap/runs/homework-1/train-1/log"
     with file.open("r+b") as opened:
         opened.truncate(10**10)

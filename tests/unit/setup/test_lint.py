@@ -29,16 +29,6 @@ def shellcheck(*paths: Path) -> str:
     return done.stdout
 
 
-def written(folder: Path, script: str) -> Path:
-    path = folder / "setup.sh"
-    path.write_text(script)
-    return path
-
-
-def test_the_shellcheck_helper_finds_an_unquoted_variable(tmp_path: Path) -> None:
-    assert "SC2086" in shellcheck(written(tmp_path, "#!/bin/sh\nrm $1\n"))
-
-
 @pytest.mark.parametrize("kind", ["queries", "lib"])
 def test_queries_and_shared_shell_parts_declare_their_shell_for_shellcheck(kind: str) -> None:
     """Queries run in any /bin/sh, so the library parts that they share must be POSIX too.

@@ -28,7 +28,7 @@ def options(config: Path, host: str) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-def hosts_in(data: bytes, most: int = 4) -> list[str]:
+def hosts_in(data: bytes, most: int = 2) -> list[str]:
     """Hosts that the config names, some that its patterns match, and one unknown to it."""
     named: list[str] = []
     for line in data.splitlines():
