@@ -111,16 +111,18 @@ def test_setup_is_refused_when_the_box_has_no_room_for_temporary_files(
         attempt.outcome("works")
 
 
-def test_a_run_is_not_begun_on_a_full_disk_until_there_is_room(rent: Rent, faults: Faults) -> None:
+def test_on_a_full_disk_no_run_is_begun_and_edits_come_home(rent: Rent, faults: Faults) -> None:
     rented = rent("vast", used=True, disk="900M")
     rented.user.repository()
     rented.run("setup").must(0)
+    rented.box.run("echo '# edited' >>/workspace/homework/train.py")
     with faults.attempt("disk full", "run") as attempt:
         # `cat` writes 128 KB at a time: its failed last write leaves room that is enough for a run.
         rented.box.run("cat /dev/zero >/ballast; sync; dd if=/dev/zero bs=4k >>/ballast || true")
         full = rented.run("run", "--", "echo", "again").must(7)
         assert SAYS in full.err
         assert rented.runs() == ["train-1"]
+        assert "git diff" in rented.run("sync", "--back").must(0).out
         rented.box.empty_disk()
         assert "again" in rented.run("run", "--", "echo", "again").must(0).out
         assert rented.runs() == ["train-1", "train-2"]

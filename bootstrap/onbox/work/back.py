@@ -27,6 +27,7 @@ from .made import MADE_BY_PYTHON, ignore_lines
 
 _RAW = "* -text -ident -filter -working-tree-encoding\n"
 _MOST_REFS, _MOST_SENT = 200, 20
+_MEMORY, _LEAST_FREE = "/dev/shm", 16 << 20  # noqa: S108 - of a name that nobody can foresee
 
 
 class WorkThere:
@@ -142,6 +143,12 @@ class WorkThere:
         subprocess.run(command, input=wanted[:-2], cwd=self._tree.path, env=env, check=True)
 
 
+def roomy(folder: str) -> str:
+    """Return a folder for what is written meanwhile: memory, where the disk is full."""
+    is_full = shutil.disk_usage(folder).free < _LEAST_FREE
+    return _MEMORY if is_full and os.access(_MEMORY, os.W_OK) else folder
+
+
 def main() -> None:
     home, asked = sys.argv[1], json.loads(sys.argv[2])
     folder = RunFolder(f"{home}/steps/{asked['key']}").first("repo.dir") or asked["dir"]
@@ -152,7 +159,7 @@ def main() -> None:
     for each in (signal.SIGHUP, signal.SIGTERM):
         signal.signal(each, lambda *_: sys.exit(1))
     os.umask(0o077)
-    with tempfile.TemporaryDirectory(prefix="back.new.", dir=tree.steps) as own:
+    with tempfile.TemporaryDirectory(prefix="back.new.", dir=roomy(tree.steps)) as own:
         work = WorkThere(tree, own, asked)
         for row in (*work.told(), {"kind": "ready"}):
             sys.stdout.write(json.dumps(row) + "\n")
