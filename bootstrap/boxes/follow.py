@@ -247,7 +247,9 @@ def raise_if_failed(run: Run, box: str) -> None:
     """Raise TrainingFailedError if a run that just started failed: by its exit code, or killed."""
     if run.rc or run.failed:
         raise TrainingFailedError(
-            f"the command ended with exit code {run.rc}." if run.rc else f"it {run.outcome()}.",
+            f"it {run.outcome()}."
+            if run.ended or not run.rc
+            else f"the command ended with exit code {run.rc}.",
             where=run.name,
             hint=f"Its log: boxstrap logs --host {box} --run {run.name}",
         )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from bootstrap.boxes import follow
 from bootstrap.boxes.login import BoxLogin
-from bootstrap.boxes.run import MADE_NOTHING, Run, is_name
+from bootstrap.boxes.run import MADE_NOTHING, STOPPED, Run, is_name
 from bootstrap.boxes.run_details import results_in_the_way
 from bootstrap.errors import BoxstrapError, NotSafeError, StepFailedError, UnreachableError
 from bootstrap.link.cancel import CancelToken
@@ -224,9 +224,10 @@ class _Beginning:
             self._show(fresh)
         if output.made_nothing and self._wait_s:
             self._screen.warn(f"{run.name} {MADE_NOTHING}")
+        unmet = run.queue if run.queue.startswith("after ") and output.rc == STOPPED else ""
         return StartedRun(
             box=name,
-            run=replace(run, state=output.state, rc=output.rc),
+            run=replace(run, state=output.state, rc=output.rc, ended=unmet),
             wish=self._wish,
             tree=answer.facts.get("dir", ""),
             environment=answer.facts.get("venv", ""),
