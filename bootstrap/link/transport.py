@@ -3,8 +3,8 @@
 Changes: a 10 MiB window; AES-GCM first, and no weak algorithms or SHA-1 signatures; fewer
 renegotiations of keys; the service request is sent together with the first login attempt (saves a
 round trip); the box can be asked whether it accepts a key before its passphrase is asked for; the
-reason that a box gives when it hangs up is kept. The private names of paramiko that are used are
-listed in tests/unit/link/test_paramiko_names.py.
+reason that a box gives when it hangs up is kept. Private names of paramiko are used: before its
+range in pyproject.toml is widened, tests/unit/link must have passed with the new version.
 """
 
 from __future__ import annotations

@@ -1,7 +1,11 @@
-"""A git HTTP server that can be made to fail: git's own `http-backend` behind a small server."""
+"""A git HTTP server that can be made to fail: git's own `http-backend` behind a small server.
+
+With a token, only for clients that send it as their password.
+"""
 
 from __future__ import annotations
 
+import base64
 import subprocess
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,9 +16,13 @@ from urllib.parse import urlsplit
 class GitServer:
     """Serves the repositories below a folder at `url(name)`."""
 
-    def __init__(self, listen: str, folder: Path) -> None:
+    def __init__(self, listen: str, folder: Path, token: str = "") -> None:
         self._server = _Server((listen, 0), _GitHandler)
-        self._server.folder = folder
+        self.folder = self._server.folder = folder
+        self._server.token = token
+        self.given: list[str] = []
+        """The passwords that were offered."""
+        self._server.given = self.given
         self.host, self.port = listen, self._server.server_address[1]
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
@@ -61,6 +69,8 @@ class GitServer:
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     folder = Path()
+    token = ""
+    given: list[str]
     fault = ""
     faults_left = 0
     asked = 0
@@ -91,6 +101,11 @@ class _GitHandler(BaseHTTPRequestHandler):
             self.server.faults_left -= 1
             if not self.server.faults_left:
                 self.server.fault = ""
+        elif not self._may():
+            self.send_response(401)
+            self.send_header("WWW-Authenticate", 'Basic realm="git"')
+            self.send_header("Content-Length", "0")
+            self.end_headers()
         else:
             head, _, body = self._backend().partition(b"\r\n\r\n")
             # A fetch is the answer to a POST; half of it is a broken pack.
@@ -98,6 +113,15 @@ class _GitHandler(BaseHTTPRequestHandler):
             self._pass_on(head, body if whole else body[: len(body) // 2], len(body))
 
     do_POST = do_GET
+
+    def _may(self) -> bool:
+        if not self.server.token:
+            return True
+        _, _, packed = (self.headers.get("Authorization") or "").partition(" ")
+        password = base64.b64decode(packed).decode(errors="replace").partition(":")[2]
+        if password:
+            self.server.given.append(password)
+        return password == self.server.token
 
     def _backend(self) -> bytes:
         """Return the answer of git's own CGI program (RFC 3875; git-http-backend(1))."""
@@ -109,6 +133,9 @@ class _GitHandler(BaseHTTPRequestHandler):
             env={
                 "PATH": "/usr/bin:/bin",
                 "HOME": "/nonexistent",
+                "GIT_CONFIG_COUNT": "1",
+                "GIT_CONFIG_KEY_0": "safe.directory",
+                "GIT_CONFIG_VALUE_0": "*",
                 "GIT_PROJECT_ROOT": str(self.server.folder),
                 "GIT_HTTP_EXPORT_ALL": "1",
                 "PATH_INFO": asked.path,

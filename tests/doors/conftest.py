@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.boxes import Rig, RigBox
+from tests.boxes.git_server import GitServer
 from tests.cli import User, UserRepository
-from tests.doors.git_server import GitHost, serving
 from tests.main_job.used import start_used
 
 PROFILE = """\
@@ -30,7 +30,7 @@ print("step 1", os.environ["GREETING"], os.environ.get("API_KEY", "-"), sys.pref
 time.sleep(float(os.environ.get("LINGER", "0")))
 """
 
-Hosted = Callable[..., tuple[UserRepository, GitHost]]
+Hosted = Callable[..., tuple[UserRepository, GitServer]]
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def hosted(user: User, tmp_path: Path) -> Iterator[Hosted]:
 
         def make(
             box: RigBox, *, token: str = "", extends: str = "ssh", more: str = ""
-        ) -> tuple[UserRepository, GitHost]:
+        ) -> tuple[UserRepository, GitServer]:
             user.home.joinpath("rig.pub").write_text(Path(f"{box.identity}.pub").read_text())
             text = PROFILE.format(extends=extends, user=box.user, more=more)
             made = user.repository(
@@ -51,8 +51,9 @@ def hosted(user: User, tmp_path: Path) -> Iterator[Hosted]:
             subprocess.run(["git", "clone", "-q", "--bare", str(made.root), bare], check=True)
             subprocess.run(["git", "-C", bare, "config", "http.receivepack", "true"], check=True)
             gateway = box.address.rpartition(".")[0] + ".1"
-            host = stack.enter_context(serving(gateway, folder, token))
-            made.git("remote", "add", "origin", f"{host.url}/homework.git")
+            host = GitServer(gateway, folder, token)
+            stack.callback(host.close)
+            made.git("remote", "add", "origin", host.url("homework.git"))
             user.agree()
             basic = base64.b64encode(f"me:{token}".encode()).decode()
             made.git("-c", f"http.extraHeader=Authorization: Basic {basic}", "fetch", "-q")

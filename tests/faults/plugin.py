@@ -16,16 +16,17 @@ import random
 import time
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from tests.faults.table import FAILED, FaultRow, Try, lines, rows
 from tests.waiting import slowness
 
+_Row = TypeVar("_Row")
 _MARK = "faults"
 _SAMPLED = "sampled"
 # What a test's report sends to the controller: that it is a row, and each of its tries.
@@ -93,6 +94,21 @@ def faults(request: pytest.FixtureRequest) -> Faults:
 def seeded(request: pytest.FixtureRequest) -> random.Random:
     """Random choices that repeat with the same `--seed`, different for each test."""
     return random.Random(f"{request.config.getoption('seed')} {request.node.nodeid}")
+
+
+Drawn = Callable[[Iterable[_Row]], list[_Row]]
+
+
+@pytest.fixture
+def drawn(seeded: random.Random, pytestconfig: pytest.Config) -> Drawn[Any]:
+    """A third of a table's rows in a usual run, others with another seed; all with `--every`."""
+
+    def some(rows: Iterable[_Row]) -> list[_Row]:
+        table = list(rows)
+        every = pytestconfig.getoption("every")
+        return table if every else seeded.sample(table, -(-len(table) // 3))
+
+    return some
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

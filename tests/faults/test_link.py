@@ -13,7 +13,7 @@ import pytest
 from bootstrap.steps.plan import NAMES
 from tests.boxes import Rig, RigBox
 from tests.cli import Completed, Running, User
-from tests.faults.plugin import Faults
+from tests.faults.plugin import Drawn, Faults
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 from tests.main_job.slow import await_step, go_on, seen, slow
@@ -84,7 +84,7 @@ def assert_each_line_once(rented: Rented, done: Completed) -> None:
 
 
 def test_setup_notices_a_black_holed_link_at_each_step_and_the_box_goes_on(
-    mirror_rig: Rig, shared_folder: Path, tmp_path: Path, faults: Faults
+    mirror_rig: Rig, shared_folder: Path, tmp_path: Path, faults: Faults, drawn: Drawn[str]
 ) -> None:
     def one(step: str) -> None:
         if step in ON_A_FIRST_SETUP:
@@ -102,7 +102,7 @@ def test_setup_notices_a_black_holed_link_at_each_step_and_the_box_goes_on(
         box.stop()
 
     with ThreadPoolExecutor() as pool:
-        list(pool.map(one, STEPS))
+        list(pool.map(one, drawn(STEPS)))
 
 
 def test_logs_follow_loses_no_line_through_a_black_holed_link(rent: Rent, faults: Faults) -> None:

@@ -7,14 +7,15 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.boxes import Rig, RigBox
 from tests.boxes.git_server import GitServer
-from tests.cli import Completed, User
+from tests.cli import User
 from tests.faults.at_once import at_once
-from tests.faults.plugin import Faults
+from tests.faults.plugin import Drawn, Faults
 from tests.main_job.rented import Rented
 from tests.main_job.used import start_used
 
@@ -134,7 +135,7 @@ def stopped_then_finished(
 
 
 def test_setup_stops_at_name_servers_and_indexes_that_fail_and_finishes_once_they_are_mended(
-    mirror_rig: Rig, tmp_path: Path, faults: Faults
+    mirror_rig: Rig, tmp_path: Path, faults: Faults, drawn: Drawn[NetworkCase]
 ) -> None:
     def one(case: NetworkCase) -> None:
         with Rig(mirror=True) if case.own_mirror else nullcontext(mirror_rig) as rig:
@@ -142,7 +143,7 @@ def test_setup_stops_at_name_servers_and_indexes_that_fail_and_finishes_once_the
             stopped_then_finished(world, case, faults)
             world.rented.box.stop()
 
-    at_once(one, CASES)
+    at_once(one, drawn(CASES))
 
 
 GIT_CASES = (
@@ -153,7 +154,7 @@ GIT_CASES = (
 
 
 def test_setup_stops_at_a_git_server_out_of_order_and_finishes_once_it_is_mended(
-    mirror_rig: Rig, shared_folder: Path, tmp_path: Path, faults: Faults
+    mirror_rig: Rig, shared_folder: Path, tmp_path: Path, faults: Faults, drawn: Drawn[Any]
 ) -> None:
     def one(row: tuple[str, Callable[[GitServer], None], bool]) -> None:
         fault, break_, tries_again = row
@@ -172,7 +173,7 @@ def test_setup_stops_at_a_git_server_out_of_order_and_finishes_once_it_is_mended
         box.stop()
         server.close()
 
-    at_once(one, GIT_CASES)
+    at_once(one, drawn(GIT_CASES))
 
 
 def serve(world: NetworkWorld, server: GitServer) -> None:
@@ -191,17 +192,11 @@ def test_setup_finishes_when_every_fifth_packet_is_lost(
     mirror_rig: Rig, tmp_path: Path, faults: Faults
 ) -> None:
     """In both directions, for the link and for all that the box fetches."""
-
-    def one(number: int) -> Completed:
-        box = mirror_rig.start("vast")
-        world = world_for(mirror_rig, box, tmp_path / str(number))
-        with faults.attempt("20 % of packets lost") as attempt:
-            box.loss(20)
-            done = world.rented.run("setup").must(0)
-            assert "step 1 loss" in done.out
-            assert world.rented.runs() == ["train-1"]
-            attempt.outcome("finished")
-        box.stop()
-        return done
-
-    at_once(one, range(2))
+    box = mirror_rig.start("vast")
+    world = world_for(mirror_rig, box, tmp_path)
+    with faults.attempt("20 % of packets lost") as attempt:
+        box.loss(20)
+        assert "step 1 loss" in world.rented.run("setup").must(0).out
+        assert world.rented.runs() == ["train-1"]
+        attempt.outcome("finished")
+    box.stop()

@@ -12,7 +12,7 @@ from tests.boxes import Rig
 from tests.boxes.git_server import GitServer
 from tests.faults.at_once import at_once
 from tests.faults.kills import Eye, Moment
-from tests.faults.plugin import Faults
+from tests.faults.plugin import Drawn, Faults
 from tests.faults.test_network import serve, world_for
 from tests.main_job.used import start_used
 
@@ -49,7 +49,11 @@ ROWS = (
 
 
 def test_setup_waits_for_the_box_when_its_own_network_is_gone_for_half_a_minute(
-    mirror_rig: Rig, shared_folder: Path, tmp_path: Path, faults: Faults
+    mirror_rig: Rig,
+    shared_folder: Path,
+    tmp_path: Path,
+    faults: Faults,
+    drawn: Drawn[LinkFault],
 ) -> None:
     def one(row: LinkFault) -> None:
         if row.step == "python":
@@ -77,4 +81,4 @@ def test_setup_waits_for_the_box_when_its_own_network_is_gone_for_half_a_minute(
         box.stop()
         server.close()
 
-    at_once(one, ROWS)
+    at_once(one, drawn(ROWS))

@@ -26,8 +26,8 @@ from bootstrap.repo.mirror import _ASKPASS
 from bootstrap.setup import SetupRequest
 from bootstrap.setup.door_table import DOORS
 from bootstrap.setup.payload import build_payload
+from tests.boxes.git_server import GitServer
 from tests.cli import User, UserRepository
-from tests.doors.git_server import GitHost, serving
 from tests.faults.plugin import Faults
 from tests.listener import QuietHandler
 
@@ -46,12 +46,12 @@ git: {{url: "{url}", access: {access}}}
 class Hosted:
     """A repository on a git host, the profile that names it, and its mirror here."""
 
-    def __init__(self, user: User, origin: UserRepository, host: GitHost, token: str) -> None:
+    def __init__(self, user: User, origin: UserRepository, host: GitServer, token: str) -> None:
         self._person = user
         self.origin = origin
         self.host = host
         self.bare = host.folder / "homework.git"
-        self.clean = f"{host.url}/homework.git"
+        self.clean = host.url("homework.git")
         self.url = self.clean.replace("//", f"//me:{token}@") if token else self.clean
         self.profile = user.home / "gpu.yaml"
         self.say("over-ssh")
@@ -93,7 +93,8 @@ def hosted(user: User, tmp_path: Path) -> Iterator[Host]:
             subprocess.run(argv, check=True, env=user.env)
             takes = ["git", "-C", argv[-1], "config", "http.receivepack", "true"]
             subprocess.run(takes, check=True, env=user.env)
-            host = stack.enter_context(serving("127.0.0.1", folder, token))
+            host = GitServer("127.0.0.1", folder, token)
+            stack.callback(host.close)
             user.place = tmp_path
             return Hosted(user, origin, host, token)
 
@@ -408,7 +409,7 @@ def test_git_url_is_fetched_by_the_users_git_configuration_and_not_the_repositor
     helper = f"!echo username=me; echo password={TOKEN}; :"
     user.home.joinpath(".gitconfig").write_text(
         f'[credential]\n\thelper = "{helper}"\n'
-        f'[url "{there.host.url}/"]\n\tinsteadOf = https://nowhere.invalid/\n'
+        f'[url "{there.host.url("")}"]\n\tinsteadOf = https://nowhere.invalid/\n'
     )
     assert there.commit() == there.origin.head
     there.url = "https://nowhere.invalid/homework.git"
@@ -417,7 +418,7 @@ def test_git_url_is_fetched_by_the_users_git_configuration_and_not_the_repositor
     trap = tmp_path / "sprung"
     other = user.repository("other")
     other.git("config", "credential.helper", f"!touch {trap}; :")
-    other.git("config", "url.https://evil.invalid/.insteadOf", there.host.url)
+    other.git("config", "url.https://evil.invalid/.insteadOf", there.host.url(""))
     there.url = there.clean
     for access in ("url", "over-ssh"):
         there.say(access)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import json
-import random
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,6 +23,7 @@ from bootstrap.renting.rental import Rental, RentedHere, all_rentals, save_renta
 from bootstrap.runs.known_runs import list_runs, run_rows
 from bootstrap.value import document as printed
 from tests.cli import User
+from tests.faults.plugin import Drawn
 
 BAD = [None, -1, 1 << 62, 10**400, "x", [1], {"a": 1}, [[0, 10**400]], [[], "x", 1, 1, 2, 3]]
 BOX = KnownBox(
@@ -79,7 +79,7 @@ def _damaged(document: Any) -> Iterator[Any]:
 @pytest.mark.slow  # thousands of records
 @pytest.mark.parametrize("kind", READERS)
 def test_a_damaged_record_on_this_machine_never_causes_an_internal_error(
-    kind: str, tmp_path: Path, seeded: random.Random, pytestconfig: pytest.Config
+    kind: str, tmp_path: Path, drawn: Drawn[Any]
 ) -> None:
     assert save_with_pin(BOX, "", is_new=True)
     write_count(BOX, read_count(BOX))
@@ -99,9 +99,7 @@ def test_a_damaged_record_on_this_machine_never_causes_an_internal_error(
     read(tmp_path)
     for file in (state_dir() / kind).rglob("*.json"):
         text = file.read_text()
-        tried = [*_damaged(json.loads(text))]
-        every = pytestconfig.getoption("every")
-        for damaged in tried if every else seeded.sample(tried, len(tried) // 4):
+        for damaged in drawn(_damaged(json.loads(text))):
             file.write_text(json.dumps(damaged))
             with contextlib.suppress(BoxstrapError):
                 read(tmp_path)

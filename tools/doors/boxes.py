@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 from tests.boxes import Rig, RigBox
+from tests.boxes.git_server import GitServer
 from tests.cli import User
-from tests.doors.git_server import serving
 
 PROFILE = """\
 version: 1
@@ -33,8 +34,9 @@ def _on_a_box(kind: str, door: str, scratch: Path, proof: Callable[[RigBox, str]
         )
         bare = str(scratch / "host/homework.git")
         subprocess.run(["git", "clone", "-q", "--bare", str(made.root), bare], check=True)
-        with serving(box.address.rpartition(".")[0] + ".1", scratch / "host") as host:
-            made.git("remote", "add", "origin", f"{host.url}/homework.git")
+        gateway = box.address.rpartition(".")[0] + ".1"
+        with closing(GitServer(gateway, scratch / "host")) as host:
+            made.git("remote", "add", "origin", host.url("homework.git"))
             made.git("fetch", "-q")
             file = scratch / "rendered"
             user.run("render", "--for", door, "--output", str(file)).must(0)
