@@ -5,17 +5,25 @@ hooks, monitors of files and transports runs, and none of this process's variabl
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING
 
-from .run_folder import RunFolder, names_in
+from .run_folder import RunFolder, lines_of, names_in, write_whole
+
+if TYPE_CHECKING:
+    from subprocess import CompletedProcess
 
 _SETTINGS = (
     *("core.hooksPath=/dev/null", "core.fsmonitor=false", "core.splitIndex=false", "gc.auto=0"),
     *("maintenance.auto=false", "core.bigFileThreshold=64m", "safe.directory=*"),
+    *("core.quotePath=true", "checkout.workers=0", "init.defaultBranch=main"),
 )
 _VARIABLES = {
     **{"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": ""},
     **{"GIT_NO_LAZY_FETCH": "1", "GIT_NO_REPLACE_OBJECTS": "1", "GIT_LITERAL_PATHSPECS": "1"},
+    **{"GIT_LFS_SKIP_SMUDGE": "1", "LC_ALL": "C"},  # its messages are read
 }
 
 
@@ -33,11 +41,10 @@ class BoxGit:
         if objects:
             self.variables["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = objects
 
-    def ask(self, *words: str, given: bytes = b"") -> str:
-        """Return what it prints. Raises OSError if it fails."""
+    def run(self, *words: str, given: bytes = b"") -> CompletedProcess[bytes]:
         import subprocess  # slow to import, and a run's own programs load this
 
-        said = subprocess.run(
+        return subprocess.run(
             [*self.command, *words],
             cwd=self._tree or self.folder,
             env=self.variables,
@@ -45,17 +52,42 @@ class BoxGit:
             capture_output=True,
             check=False,
         )
+
+    @contextmanager
+    def reading(self, *words: str) -> Iterator[IO[bytes]]:
+        """Give what it prints piece by piece."""
+        from subprocess import DEVNULL, PIPE, Popen
+
+        command = [*self.command, *words]
+        with Popen(command, env=self.variables, stdout=PIPE, stderr=DEVNULL) as git:
+            assert git.stdout  # noqa: S101 - it is a pipe
+            yield git.stdout
+
+    def ask(self, *words: str, given: bytes = b"") -> str:
+        """Return what it prints. Raises OSError if it fails."""
+        said = self.run(*words, given=given)
         if said.returncode:
             raise OSError(os.fsdecode(said.stderr))
         return os.fsdecode(said.stdout)
+
+    def succeeds(self, *words: str, given: bytes = b"") -> bool:
+        """Return whether it ends well; what it says against that goes into the log."""
+        said = self.run(*words, given=given)
+        sys.stderr.write(os.fsdecode(said.stderr))
+        return not said.returncode
 
     def paths(self, *words: str) -> list[str]:
         """Return the paths that it prints, each ended by a NUL."""
         return self.ask(*words).split("\0")[:-1]
 
-    def lines(self, *words: str) -> list[str]:
+    def pairs(self, *words: str) -> list[tuple[str, str]]:
+        """Return what it prints about each path, and the path, each ended by a NUL."""
+        said = self.paths(*words)
+        return [(said[at], said[at + 1]) for at in range(0, len(said) - 1, 2)]
+
+    def lines(self, *words: str, given: bytes = b"") -> list[str]:
         """Return its lines: names may have other ends of lines in them."""
-        return self.ask(*words).split("\n")[:-1]
+        return self.ask(*words, given=given).split("\n")[:-1]
 
     def id_of(self, name: str) -> str:
         """Return the id of an object; "" if there is none."""
@@ -79,10 +111,20 @@ class BoxTree:
         """What boxstrap placed, byte for byte; what the store lost, the user's git has."""
         self.store = BoxGit(f"{home}/store/{key}.git", objects=self.objects)
         """What was sent to this box."""
+        self.switch_note = f"{self.notes}/repo.switch"
+        """There while files are switched, and after a switch that was cut short."""
 
     @property
     def name(self) -> str:
         return os.path.basename(self.path)
+
+    def note_lines(self, name: str, lines: Sequence[str]) -> None:
+        """Write a note about this tree, whole or not at all; without lines, remove it."""
+        path = f"{self.notes}/{name}"
+        if lines and lines_of(path) != [*lines]:
+            write_whole(path, "".join(f"{line}\n" for line in lines), 0o600)
+        elif not lines and os.path.lexists(path):
+            os.unlink(path)
 
     def note(self, name: str) -> str:
         """Return the first line of a note about the repository; "" if there is none."""

@@ -151,11 +151,12 @@ def end_of(path: str | os.PathLike[str], most: int = 1 << 20) -> str:
         return ""
 
 
-def write_whole(path: str | os.PathLike[str], text: str) -> None:
+def write_whole(path: str | os.PathLike[str], text: str, mode: int = 0o666) -> None:
     """Write a file, whole or not at all. Raises OSError."""
     new = f"{os.fspath(path)}.new.{os.getpid()}"
     try:
-        with open(new, "w", encoding="utf-8", errors="surrogateescape") as file:
+        to = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+        with open(to, "w", encoding="utf-8", errors="surrogateescape") as file:
             file.write(text)
         os.replace(new, path)
     except OSError:

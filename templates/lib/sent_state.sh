@@ -10,16 +10,11 @@ read_header() {
   [ "$REPO_BRANCH" != - ] || REPO_BRANCH=
 }
 
-# Called before anything arrives, since sending takes time. Placing reports its cautions on descriptor 6, and looks for
-# damage only if it is asked to.
+# Called before anything arrives, since sending takes time. Placing reports its cautions on descriptor 6.
 await_states() {
   open_store "$REPO_STORE" "$OBJECT_FORMAT"
   umask 022
-  emit() { [ "$1" != warn ] || answer warn "${2#code=}"; }
-  eval "look_and_$(declare -f repair_tree)"
-  repair_tree() {
-    if [ -n "$REPAIRS" ]; then look_and_repair_tree; fi
-  }
+  emit() { case $1 in 'warn code='*) answer warn "${1#*=}" ;; esac }
 }
 
 # Objects that build on something that isn't on the box are refused: the other side makes others from what is.
@@ -61,27 +56,16 @@ hold_box() {
 is_over() { [[ $(<"$BOX_HOME/setups/$HOLDER_SETUP/status.json") == *'"state":"over"'* ]]; } 2>/dev/null
 
 # Damage from a kill or a bad disk is looked for only if a switch of files was cut short, or placing fails; a setup
-# always looks. Never call this left of `&&` or in an `if`: that would switch `set -e` off inside.
+# always looks.
 place_state() {
-  local placed=() rc
+  local word
   STEP_LOG=$NOTES/sync.log STEP_CODE=$NOTES/sync.code
-  mapfile -t placed <"$NOTES/repo.placed"
-  # What changes is found meanwhile.
-  exec 7< <(store_git diff-tree -r --no-renames --name-status "${placed[${#placed[@]} - 1]}" "$REPO_SNAPSHOT" -- 2>/dev/null)
-  for REPAIRS in '' yes; do
-    if [ -z "$REPAIRS" ] && [ -e "$NOTES/repo.switch" ]; then continue; fi
+  for word in switch repair; do
+    if [ "$word" = switch ] && [ -e "$NOTES/repo.switch" ]; then continue; fi
     : >"$STEP_CODE"
-    (set -e; place_snapshot; stamp_placed) >"$STEP_LOG" 2>&1 </dev/null 7<&-
-    rc=$?
-    [ "$rc" -ne 0 ] || break
+    place_tree "$word" 2>"$STEP_LOG" | report >&6
+    [ "${PIPESTATUS[0]}" -ne 0 ] || { stamp_placed && answer placed "$REPO_SNAPSHOT" && return; }
   done
-  if [ "$rc" -eq 0 ]; then
-    mapfile -n 2000 placed <&7 && exec 7<&-
-    printf %s ${placed[@]+"${placed[@]}"} >&6
-    [ ! -e "$NOTES/repo.edited" ] || while IFS= read -r line; do answer edited "$line"; done <"$NOTES/repo.edited"
-    answer placed "$REPO_SNAPSHOT"
-    return
-  fi
   answer_failure
   return 1
 }

@@ -39,7 +39,7 @@ built_digest() {
   DIGEST=$BUILT
   [ "${#COPIED[@]}" -eq 0 ] || digest <(
     printf '%s\n' "$BUILT"
-    for folder in "${COPIED[@]}"; do tree_git rev-parse -q --verify "HEAD:$folder" 2>/dev/null; done
+    for folder in "${COPIED[@]}"; do placed_git rev-parse -q --verify "HEAD:$folder" 2>/dev/null; done
   )
   printf '%s' "$DIGEST"
 }

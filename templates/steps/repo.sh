@@ -9,31 +9,27 @@ inputs_repo() {
 }
 
 check_repo() {
-  local seen cut
-  # Also asks for the tree's id: git opens the pack for it, and notices if the pack is damaged.
-  seen=$(work_git rev-parse HEAD 'HEAD^{tree}' 2>/dev/null) && [ "${seen%%$'\n'*}" = "$REPO_COMMIT" ] &&
-    is_placed && [ ! -e "$NOTES/repo.switch" ] || return
-  { [ "$TREE_NUMBER" = 1 ] || all_shared; } || return
-  identity_right && index_begins "$REPO_DIR/.git/index" && store_right && tree_right || return
-  find_changed && cut=$(cut_files 2>/dev/null) && [ -z "$cut" ] && [ "${#REMOVED[@]}" = 0 ] || return
-  tell_edits
-}
-
-# What was edited here stays so. A setup warns of it; a plan, which writes nothing, prints it.
-tell_edits() {
-  [ "${#EDITED[@]}" = 0 ] || list_edits $'edited\t'
-  [ -n "${SETUP_DIR-}" ] || return 0
-  note_edits
-  [ "${#EDITED[@]}" = 0 ] || emit warn code=edited-files "count=${#EDITED[@]}"
+  [ -n "${SETUP_DIR-}" ] || { place_tree plan && return; } || return
+  place_tree check | report
+  [ "${PIPESTATUS[0]}" = 0 ]
 }
 
 apply_repo() {
   [ "$REPO_ACCESS" = url ] || await_commit
   [ "$REPO_ACCESS" != url ] || fetch_by_url
   rm -rf -- "$REPO_STORE".new.* "$REPO_STORE".damaged.* "$REPO_STORE"/*.new.*
-  place_snapshot
-  place_tags
-  set_identity
+  await_python
+  place_tree setup | report
+  [ "${PIPESTATUS[0]}" = 0 ]
+  # The first commit was not known before, and the box fetched it itself.
+  [ -s "$BOX_HOME/steps/$REPO_KEY/repo.root" ] || root_of "$REPO_STORE" | write_file "$BOX_HOME/steps/$REPO_KEY/repo.root" 600
+}
+
+# What the step `agent` brings where the box has no Python, or one that is too old.
+await_python() {
+  until [ -x "$BOX_HOME/agent/bin/python" ] || python3 -c 'import sys; sys.exit(sys.version_info < (3, 8))' 2>/dev/null; do
+    case " ${STEPS[*]} " in *' agent '*) sleep 0.1 ;; *) fail no-python 'no Python is here that could place files' ;; esac
+  done
 }
 
 # The ref comes last: objects that are there without it may still be arriving.
@@ -86,29 +82,4 @@ not_fetched() {
   case $1 in dependency-private) set -- clone-failed ;; esac
   fail "$1" "$REPO_URL could not be fetched from this box" \
     "git.access: over-ssh sends it from your machine instead, and needs no credential here"
-}
-
-# If it is written as git writes it, or there is no [user] at all, the file's text shows it without starting git.
-identity_right() {
-  local set
-  [ -n "$GIT_USER_NAME$GIT_USER_EMAIL" ] || return 0
-  read_text "$REPO_DIR/.git/config" && [[ ${TEXT,,} == *'[user'* ]] || return
-  [[ $TEXT != *$'\n[user]\n\tname = '"$GIT_USER_NAME"$'\n\temail = '"$GIT_USER_EMAIL"$'\n'* ]] || return 0
-  set=$'\n'$(work_git config --local --get-regexp '^user[.]')$'\n'
-  { [ -z "$GIT_USER_NAME" ] || [[ $set == *$'\n'"user.name $GIT_USER_NAME"$'\n'* ]]; } &&
-    { [ -z "$GIT_USER_EMAIL" ] || [[ $set == *$'\n'"user.email $GIT_USER_EMAIL"$'\n'* ]]; }
-}
-
-# Only in this repository; the box's own settings are not ours.
-set_identity() {
-  if identity_right || begin_identity; then return; fi
-  [ -z "$GIT_USER_NAME" ] || work_git config --local user.name "$GIT_USER_NAME"
-  [ -z "$GIT_USER_EMAIL" ] || work_git config --local user.email "$GIT_USER_EMAIL"
-}
-
-# If the tree has none, names of plain characters are written the way git writes them; 1 if git has to write them.
-begin_identity() {
-  local plain='^[A-Za-z0-9._+@-]+( [A-Za-z0-9._+@-]+)*$'
-  [[ $GIT_USER_NAME =~ $plain && $GIT_USER_EMAIL =~ $plain && $TEXT == *$'\n' && ${TEXT,,} != *'[user'* ]] &&
-    printf '[user]\n\tname = %s\n\temail = %s\n' "$GIT_USER_NAME" "$GIT_USER_EMAIL" >>"$REPO_DIR/.git/config"
 }

@@ -1,7 +1,7 @@
 """A kill or power cut in a switch of snapshots: the next placing finishes it, and nothing made on
 the box is lost.
 
-Runs the library's own placing with this machine's git and disk, without a box: a second per try.
+Runs the box's own placing with this machine's git and disk, without a box: a second per try.
 """
 
 from __future__ import annotations
@@ -11,20 +11,33 @@ import random
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from bootstrap.steps.shell import shell_part
+from bootstrap.onbox import MAIN
 from tests.cli import User, UserRepository
 from tests.faults.plugin import Faults
 
 pytestmark = pytest.mark.sampled(of="module")
 
-PARTS = ("base", "process", "packs", "git_locks", "git", "repository", "place")
 RAW = "* -text -ident -filter -working-tree-encoding\n"
+PLACES = """
+import os, runpy, sys
+synced, sync = sys.argv.pop(1), os.fsync
+def noted(file):
+    sync(file)
+    found = os.fstat(file)
+    with open(synced, "a") as log:
+        print(found.st_ino, found.st_mtime_ns, file=log)
+os.fsync = noted
+sys.argv.pop(0)
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+"""Places a state, and logs which files are synced to disk."""
 MADE_THERE = {
     "out/model.bin": "what training made\n",
     "kept/notes.txt": "one\nan edit of the box\n",
@@ -92,27 +105,18 @@ class SwitchedBox:
         self.tree = folder / "homework"
         self.placed = folder / ".boxstrap/steps/homework-1/placed"
         self._store = folder / ".boxstrap/store/homework-1.git"
-        self.programs = folder.with_name(f"{folder.name}-programs")
-
-    def note_syncs(self) -> None:
-        """From now on, log which files are synced to disk."""
-        self.programs.mkdir()
-        program = self.programs / "sync"
-        program.write_text(f'#!/bin/sh\nshift\nstat -c "%i %.9Y" "$@" >>"{self.programs}/synced"\n')
-        program.chmod(0o755)
+        self._synced = folder.with_name(f"{folder.name}-synced")
 
     def lose_power(self, before: SwitchedBox, chance: random.Random) -> None:
         """Cut files written since `before` and not synced to a random length: file systems keep
         the order of names, but write contents at any time."""
-        log = self.programs / "synced"
-        synced = log.read_text().splitlines() if log.exists() else []
+        synced = self._synced.read_text().splitlines() if self._synced.exists() else []
         for path in sorted(self.folder.rglob("*")):
             if path.is_symlink() or not path.is_file() or path.parent.name == "pack":  # git syncs
                 continue
             old, now = before.folder / path.relative_to(self.folder), path.stat()
             same = old.is_file() and old.stat().st_mtime_ns == now.st_mtime_ns
-            seconds, rest = divmod(now.st_mtime_ns, 10**9)
-            if not same and f"{now.st_ino} {seconds}.{rest:09}" not in synced:
+            if not same and f"{now.st_ino} {now.st_mtime_ns}" not in synced:
                 kept = chance.choice([now.st_size, 0, chance.randrange(0, now.st_size + 1, 4096)])
                 if kept < now.st_size:
                     os.truncate(path, kept)
@@ -120,26 +124,36 @@ class SwitchedBox:
     def begin(self, number: int) -> subprocess.Popen[str]:
         """Start placing a state, in a process group of its own."""
         commit, snapshot = self.switched.states[number]
-        home = self.folder / ".boxstrap"
         values = {
-            **{"BOX_HOME": home, "REPO_KEY": "homework-1", "REPO_NAME": "homework"},
-            **{"REPO_DIR": self.tree, "REPO_STORE": self._store, "PLACED": self.placed},
-            **{"NOTES": self.placed.parent, "MAIN_DIR": self.tree},
-            **{"WORKDIR": self.folder, "RUNS": home / "runs/homework-1", "ADOPT": ""},
-            **{"STEP_CODE": home / "code", "STEP_LOG": home / "log", "REPO_URL": ""},
-            **{"REPO_BRANCH": "main", "REPO_COMMIT": commit, "REPO_SNAPSHOT": snapshot},
+            **{"home": self.folder / ".boxstrap", "key": "homework-1", "number": 1},
+            **{"tree": self.tree, "main": self.tree, "usual": self.tree, "branch": "main"},
+            **{"commit": commit, "snapshot": snapshot},
         }
-        script = "set -eu\n" + "".join(f"{name}='{value}'\n" for name, value in values.items())
-        script += "".join(shell_part("lib", part) for part in PARTS)
-        script += "emit() { :; }\nplace_snapshot\n"
-        return subprocess.Popen(
-            ["bash", "--norc", "-c", script],
-            env={"PATH": f"{self.programs}:{os.environ['PATH']}", "HOME": str(self.folder)},
+        going = subprocess.Popen(
+            [
+                sys.executable,
+                "-I",
+                "-S",
+                "-B",
+                "-c",
+                PLACES,
+                self._synced,
+                MAIN,
+                "work.place",
+                "setup",
+            ],
+            env={"PATH": os.environ["PATH"], "HOME": str(self.folder)},
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
         )
+        assert going.stdin
+        going.stdin.write("".join(f"{name}={value}\0" for name, value in values.items()))
+        going.stdin.close()
+        going.stdin = None
+        return going
 
     def place(self, number: int) -> None:
         """Place a state, and wait for the end."""
@@ -254,7 +268,6 @@ def test_the_next_placing_of_a_snapshot_finishes_one_that_a_power_cut_ended(
 ) -> None:
     usual, seconds = switched_once(begun, tmp_path)
     box = another(begun, tmp_path / "box")
-    box.note_syncs()
     with faults.attempt("power cut in a switch of snapshots"):
         going = box.begin(1)
         box.await_moment(seeded, seconds, going)

@@ -1,16 +1,12 @@
-"""Link files that were pushed into a repository's main tree into a tree beside it.
-
-usage: onbox data.link_pushed link|check RECORDS MAIN TREE
-RECORDS is the folder with the records of pushes. Each file gets a link of its own, so that what a
-run writes next to them stays in its tree. What is in the tree already stays. `check` only looks,
-and ends with 1 if a link is missing.
+"""Files that were pushed into a repository's main tree, by the records of pushes. In a tree beside
+each gets a link of its own, so that what a run writes next to them stays in its tree. What is there
+already stays.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,26 +36,16 @@ def pushed_files(records: Path, main: Path, *, unchanged: bool = False) -> Itera
                     yield file.relative_to(main)
 
 
-def missing_links(records: Path, main: Path, tree: Path) -> Iterator[tuple[Path, Path]]:
-    """Yield the link and the file of each that is missing. A linked folder has all of its files."""
+def missing_links(records: str, main: str, tree: str) -> list[tuple[str, str]]:
+    """Return link and file of each that is not linked in a tree. A linked folder has all of its
+    files."""
     folders: dict[Path, bool] = {}
-    for name in pushed_files(records, main):
-        link = tree / name
-        inside = folders.get(link.parent)
-        if inside is None:
+    missing, inside = [], Path(tree).resolve()
+    for name in pushed_files(Path(records), Path(main).resolve()):
+        link = inside / name
+        if link.parent not in folders:
             real = link.parent.resolve()
-            inside = folders[link.parent] = tree in (real, *real.parents)
-        if inside and not os.path.lexists(link):
-            yield link, main / name
-
-
-def main() -> int:
-    word, records, *folders = sys.argv[1:]
-    main_tree, tree = (Path(folder).resolve() for folder in folders)
-    missing = missing_links(Path(records), main_tree, tree)
-    if word == "check":
-        return int(any(True for _ in missing))
-    for link, file in list(missing):
-        link.parent.mkdir(parents=True, exist_ok=True)
-        link.symlink_to(file)
-    return 0
+            folders[link.parent] = inside in (real, *real.parents)
+        if folders[link.parent] and not os.path.lexists(link):
+            missing.append((os.fspath(link), os.fspath(Path(main).resolve() / name)))
+    return missing

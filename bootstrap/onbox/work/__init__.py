@@ -1,1 +1,1 @@
-"""The repositories of this box: their trees, what was made in them, and its way home."""
+"""The repositories of this box: files placed in their trees, what was made there, its way home."""

@@ -6,16 +6,20 @@ import os
 import subprocess
 from pathlib import Path
 
+from bootstrap.onbox.work.repair import note_packs, wrong_packs
 from bootstrap.steps.shell import shell_part
-
-LIBRARY = "".join(shell_part("lib", name) for name in ("base", "packs", "git"))
 
 
 def packs_right(folder: Path, *, note: bool = False) -> bool:
-    """Return whether the packs are as noted; `note` them first."""
-    line = f"{'note_packs packs list;' if note else ''} packs_right list packs"
-    done = subprocess.run(["bash", "-c", f"{LIBRARY}\n{line}"], cwd=folder, check=False)
-    return done.returncode == 0
+    """Return whether the packs are as noted, as a setup and a first contact see it; `note` them
+    first."""
+    at = (str(folder / "list"), str(folder / "packs"))
+    if note:
+        note_packs(*at)
+    command = ["bash", "-c", f"{shell_part('lib', 'packs')}\npacks_right list packs"]
+    is_right = subprocess.run(command, cwd=folder, check=False).returncode == 0
+    assert is_right is not bool(wrong_packs(*at))
+    return is_right
 
 
 def test_a_pack_of_another_size_than_noted_is_damage_and_one_that_came_or_went_is_none(

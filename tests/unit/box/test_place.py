@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+import io
 import os
-import shlex
 import shutil
-import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
-from bootstrap.steps.shell import shell_part
-from tests.box_programs import LIBRARY
+from bootstrap.onbox.step_report import StepError
+from bootstrap.onbox.work.place import Placing, WantedTree, check, set_user
 from tests.unit.repo.repositories import SampleRepository
 
 pytestmark = [pytest.mark.slow, pytest.mark.sampled(of="module")]
 
 LARGE = 400 * 1024
-NO_ROOM = "trap '' XFSZ; ulimit -f 200"
-"""Limits files to 200 KiB, which looks like a full disk to git."""
 
 
 class Placed:
@@ -43,39 +43,24 @@ class Placed:
         self.commit = self.commit or made
         return made
 
-    def place(self, snapshot: str, before: str = "") -> tuple[int, str]:
+    def wanted(self, snapshot: str, **given: Sequence[str]) -> WantedTree:
+        main = [str(self.tree)]
+        own = {"home": [str(self.home)], "key": ["k"], "main": main, "usual": main, "number": ["1"]}
+        state = {"tree": main, "commit": [self.commit], "snapshot": [snapshot]}
+        return WantedTree({**own, **state, **given})
+
+    def place(self, snapshot: str, given: Mapping[str, Sequence[str]] = {}) -> tuple[int, str]:
         """Place a snapshot; return the exit code and the failure's code."""
-        values = {
-            "WORKDIR": self.tree.parent,
-            "BOX_HOME": self.home,
-            "REPO_KEY": "k",
-            "REPO_NAME": "homework",
-            "REPO_DIR": self.tree,
-            "MAIN_DIR": self.tree,
-            "REPO_STORE": self.store,
-            "NOTES": self.home / "steps/k",
-            "PLACED": self.home / "steps/k/placed",
-            "RUNS": self.home / "runs/k",
-            "REPO_COMMIT": self.commit,
-            "REPO_SNAPSHOT": snapshot,
-            "STEP_CODE": self.home / "code",
-            "STEP_LOG": self.home / "log",
-            "STEP": "repo",
-        }
-        empty = ("REPO_BRANCH", "REPO_URL", "REPO_ROOT", "ADOPT", "TOKEN")
-        lines = [f"{name}={shlex.quote(str(value))}" for name, value in values.items()]
-        lines += [f"{name}=" for name in empty]
-        script = "\n".join(
-            [LIBRARY, *lines, 'exec 3>/dev/null 2>"$STEP_LOG"', before, "set -eu", "place_snapshot"]
-        )
-        (self.home / "code").write_text("")
-        file = self.home / "script.sh"  # it is longer than an argument may be
-        file.write_text(script)
-        done = subprocess.run(
-            ["bash", "--norc", str(file)], capture_output=True, text=True, check=False
-        )
-        self.said = (self.home / "log").read_text()
-        return done.returncode, (self.home / "code").read_text().strip()
+        wanted = self.wanted(snapshot, **given)
+        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()) as said:
+            try:
+                Placing(wanted).place()
+                code = ""
+            except StepError as error:
+                code = error.code
+                said.write("\n".join(error.sentences))
+        self.said = said.getvalue()
+        return bool(code), code
 
     def files(self) -> dict[str, str]:
         """Return the files of the tree and their content."""
@@ -88,34 +73,55 @@ def placed(tmp_path: Path) -> Placed:
     return Placed(tmp_path)
 
 
-@pytest.mark.slow
-def test_a_full_disk_fails_placing_a_snapshot_until_there_is_room(placed: Placed) -> None:
+@pytest.fixture
+def no_room(tmp_path: Path) -> str:
+    """The PATH of a git whose files are limited to 200 KiB, which looks like a full disk to it."""
+    program = tmp_path / "limited/git"
+    program.parent.mkdir()
+    limits = "trap '' XFSZ; ulimit -f 200"
+    program.write_text(f'#!/bin/sh\n{limits}\nexec {shutil.which("git")} "$@"\n')
+    program.chmod(0o755)
+    return f"{program.parent}:{os.environ['PATH']}"
+
+
+def test_a_full_disk_fails_placing_a_snapshot_until_there_is_room(
+    placed: Placed, monkeypatch: pytest.MonkeyPatch, no_room: str
+) -> None:
     first = placed.state(a="1\n", b="1\n")
     second = placed.state(a="2\n", large="x" * LARGE, z="2\n")
     assert placed.place(first) == (0, "")
-    assert placed.place(second, NO_ROOM) == (1, "disk-full"), placed.said
-    assert "unable to write file" in placed.said
-    assert placed.files() == {"a": "2\n", "b": "1\n", "z": "2\n"}
-    assert placed.place(second, NO_ROOM) == (1, "disk-full"), placed.said
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", no_room)
+        assert placed.place(second) == (1, "disk-full"), placed.said
+        assert "unable to write file" in placed.said
+        assert placed.files() == {"a": "2\n", "b": "1\n", "z": "2\n"}
+        assert placed.place(second) == (1, "disk-full"), placed.said
     assert placed.place(second) == (0, ""), placed.said
     assert placed.files() == {"a": "2\n", "b": "1\n", "large": "x" * LARGE, "z": "2\n"}
 
 
-def test_a_full_disk_at_the_first_placing_leaves_no_tree(placed: Placed) -> None:
+def test_a_full_disk_at_the_first_placing_leaves_no_tree(
+    placed: Placed, monkeypatch: pytest.MonkeyPatch, no_room: str
+) -> None:
     first = placed.state(a="1\n", large="x" * LARGE)
-    assert placed.place(first, NO_ROOM) == (1, "disk-full"), placed.said
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", no_room)
+        assert placed.place(first) == (1, "disk-full"), placed.said
     assert not placed.tree.exists()
     assert placed.place(first) == (0, ""), placed.said
     assert placed.files() == {"a": "1\n", "large": "x" * LARGE}
 
 
-def test_a_full_disk_while_commits_are_fetched_is_no_git_damage(placed: Placed) -> None:
+def test_a_full_disk_while_commits_are_fetched_is_no_git_damage(
+    placed: Placed, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first, second = placed.state(a="1\n"), placed.state(a="2\n")
     placed.place(first)
     placed.commit = second
     for said, code in (("No space left on device", "disk-full"), ("bad object", "git-damaged")):
-        fetch = f"fetch_from_store() {{ printf 'fatal: {said}\\n' >&2; return 1; }}"
-        assert placed.place(second, fetch) == (1, code), placed.said
+        failed = Mock(side_effect=OSError(f"fatal: {said}"))
+        monkeypatch.setattr(Placing, "_fetch_from_store", failed)
+        assert placed.place(second) == (1, code), placed.said
     assert placed.files() == {"a": "1\n"}
 
 
@@ -263,15 +269,13 @@ def test_a_symlink_of_the_repository_may_become_a_folder_later(placed: Placed) -
     assert placed.files() == {"a": "1\n", "data/x": "1\n"}
 
 
-def beside(placed: Placed) -> str:
-    """Return shell lines that make `place` use a tree next to the main one."""
+def beside(placed: Placed) -> dict[str, list[str]]:
+    """Return what makes `place` use a tree next to the main one."""
+    tree = f"{placed.tree}@2"
     notes = placed.home / "steps/k/beside/2"
     notes.mkdir(parents=True, exist_ok=True)
     placed.tree.mkdir(exist_ok=True)
-    return (
-        f"SHARED=(data 'a b/c') REPO_DIR={placed.tree}@2 NOTES={notes} PLACED={notes}/placed\n"
-        "TREE_NUMBER=2"
-    )
+    return {"tree": [tree], "number": ["2"], "shared": ["data", "a b/c"]}
 
 
 def test_a_tree_beside_the_main_tree_gets_symlinks_to_its_shared_folders(placed: Placed) -> None:
@@ -290,7 +294,8 @@ def test_a_tree_beside_the_main_tree_gets_symlinks_to_its_shared_folders(placed:
     (tree / "data").unlink()
     (tree / "a b/c").unlink()
     (tree / "a b/c").mkdir()
-    assert placed.place(first, f"{before}\nall_shared && exit 9") == (0, ""), placed.said
+    assert not placed.wanted(first, **before).shared.are_linked()
+    assert placed.place(first, before) == (0, ""), placed.said
     assert (tree / "data").is_symlink()
     assert (tree / "a b/c").is_symlink()
     (tree / "data").unlink()
@@ -316,24 +321,16 @@ def test_a_shared_folder_below_a_symlink_out_of_the_tree_is_refused(placed: Plac
 @pytest.mark.parametrize("name", ["Me Myself", "Zoë D'Arc", "me; you # they", '"me" \\ you'])
 def test_the_users_git_name_and_email_are_set_in_the_tree(tmp_path: Path, name: str) -> None:
     """Git reads back exactly the given name; a different one is noticed and replaced."""
-    repo = SampleRepository(tmp_path / "homework")
-    repo.root.mkdir()
-    repo.git("init", "-q", "-b", "main")
-    repo.git("remote", "add", "origin", "https://git.example/users/me.git")
-    values = {"REPO_DIR": repo.root, "GIT_USER_NAME": name, "GIT_USER_EMAIL": "me@example.org"}
-    script = "\n".join(
-        [
-            "".join(shell_part("lib", part) for part in ("base", "git")),
-            shell_part("steps", "repo"),
-            *(f"{key}={shlex.quote(str(value))}" for key, value in values.items()),
-            "REPO_STORE= BOX_HOME=",
-            "set -eu",
-            "right() { if identity_right; then echo right; else echo wrong; fi; }",
-            "right && set_identity && right && work_git config --get-all user.name",
-            "work_git config user.name other && right && set_identity && right",
-            "work_git config --get-all user.name && work_git config --get-all user.email",
-        ]
-    )
-    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
-    told = ["wrong", "right", name, "wrong", "right", name, "me@example.org"]
-    assert done.stdout.splitlines() == told, done.stderr
+    placed = Placed(tmp_path)
+    first = placed.state(a="1\n")
+    assert placed.place(first) == (0, "")
+    user = placed.wanted(first, **{"user.name": [name], "user.email": ["me@example.org"]})
+    git = ("-C", str(placed.tree), "config")
+    for told in ("", "other"):
+        if told:
+            placed.repo.git(*git, "user.name", told)
+        assert not check(user, notes=False)
+        set_user(user)
+        assert check(user, notes=False)
+        assert placed.repo.git(*git, "--get-all", "user.name").strip() == name
+        assert placed.repo.git(*git, "--get-all", "user.email").strip() == "me@example.org"

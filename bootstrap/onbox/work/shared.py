@@ -1,0 +1,93 @@
+"""What a tree beside shares with the main one, by links: the profile's shared folders and files,
+and each file that was pushed there. A tracked file is never shared.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+
+from ..git import BoxTree
+from ..run_folder import lines_of, names_in
+from ..step_report import StepError, caution
+
+_NOT_MISSED = re.compile(r"(.*/)?\..*|.*__pycache__/|.*\.pyc|.*\.egg-info/", re.DOTALL)
+
+
+class SharedFolders:
+    def __init__(self, tree: BoxTree, main: str, folders: Sequence[str]) -> None:
+        self._tree, self._main, self._folders = tree, main, folders
+
+    def refuse_tracked(self, snapshot: str) -> None:
+        for folder in self._folders:
+            if self._tree.store.ask("ls-tree", snapshot, "--", folder):
+                raise StepError("shared-tracked", f"{folder}: each tree has its own")
+
+    def are_linked(self) -> bool:
+        return all(map(self._is_linked, self._folders)) and not self._missing_files()
+
+    def link(self) -> None:
+        """Link what isn't yet, and let git ignore it."""
+        for folder in self._folders:
+            link, place = f"{self._tree.path}/{folder}", f"{self._main}/{folder}"
+            try:
+                if not self._is_linked(folder):
+                    self._link_folder(link, place)
+            except OSError:
+                what = f"{link} is there already, and is no link to {place}"
+                raise StepError("shared-in-the-way", what) from None
+        try:
+            for link, file in self._missing_files():
+                os.makedirs(os.path.dirname(link), exist_ok=True)
+                os.symlink(file, link)
+        except OSError as error:
+            raise StepError("pushed-not-linked", str(error)) from None
+        info = f"{self._tree.work.folder}/info"
+        os.makedirs(info, exist_ok=True)
+        new = {f"/{folder}" for folder in self._folders}.difference(lines_of(f"{info}/exclude"))
+        with open(f"{info}/exclude", "a", encoding="utf-8", errors="surrogateescape") as exclude:
+            exclude.write("".join(f"{line}\n" for line in sorted(new)))
+
+    def _is_linked(self, folder: str) -> bool:
+        link = f"{self._tree.path}/{folder}"
+        return os.path.islink(link) and os.readlink(link) == f"{self._main}/{folder}"
+
+    def _link_folder(self, link: str, place: str) -> None:
+        """What is not in the main tree either is made there, as a folder unless its name is a
+        file's. Raises OSError."""
+        is_file = re.fullmatch(r".+\..+", os.path.basename(place))
+        os.makedirs(os.path.dirname(place) if is_file else place, exist_ok=True)
+        os.makedirs(os.path.dirname(link), exist_ok=True)
+        if os.path.isdir(link) and not os.path.islink(link):
+            os.rmdir(link)
+        lies_in, tree = (
+            os.path.realpath(each) for each in (os.path.dirname(link), self._tree.path)
+        )
+        if not f"{lies_in}/".startswith(f"{tree}/"):
+            raise OSError
+        os.symlink(place, link)
+
+    def _missing_files(self) -> list[tuple[str, str]]:
+        """Return link and file of each pushed file that is not linked yet."""
+        records = f"{self._tree.home}/data"
+        if not any(name.endswith(".jsonl") for name in names_in(records)):
+            return []
+        from ..data.link_pushed import missing_links  # slow to import
+
+        return missing_links(records, self._main, self._tree.path)
+
+    def warn_of_ignored(self, venv: str, results: Sequence[str]) -> None:
+        """Whether the main tree has files that git ignores, came by another way than a push, and
+        are not in this new tree."""
+        main = BoxTree(self._tree.home, self._tree.key, self._main).work
+        found: list[str] = []
+        with suppress(OSError):
+            found = main.paths("ls-files", "-zoi", "--exclude-standard", "--directory")
+        mine = (f"{venv}/", *(f"{re.sub('/$', '', each)}/" for each in results))
+        lacking = [path for path in found if not os.path.exists(f"{self._tree.path}/{path}")]
+        lacking = [path for path in lacking if not _NOT_MISSED.fullmatch(path)]
+        lacking = [path for path in lacking if not f"{re.sub('/$', '', path)}/".startswith(mine)]
+        if lacking:
+            caution("tree-lacks-ignored", *lacking)
