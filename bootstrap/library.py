@@ -101,7 +101,7 @@ class Box:
 
     def run(  # noqa: PLR0913 - the options of `boxstrap run`
         self,
-        command: str = "",
+        command: str | None = None,
         *,
         session: str = "",
         gpus: str = "",
@@ -109,15 +109,19 @@ class Box:
         beside: bool = False,
         overwrite: bool = False,
     ) -> BoxRun:
-        """Start a run of the local files; `queue` is `gpus`, `after:RUN` or `after-any:RUN`.
+        """Start a run of the local files, by default of the profile's command; `queue` is `gpus`,
+        `after:RUN` or `after-any:RUN`.
 
-        Raises TrainingFailedError if it fails at once, NotSafeError if work or results of the
-        box are in the way, and as `setup`.
+        Raises UsageError if the command is empty, TrainingFailedError if it fails at once,
+        NotSafeError if work or results of the box are in the way, and as `setup`.
         """
+        from bootstrap.errors import UsageError
         from bootstrap.setup.new_run import start_run
         from bootstrap.setup.request import RunOptions
 
-        wanted = RunOptions(command, session, gpus, queue, beside, overwrite)
+        if command is not None and not command.strip():
+            raise UsageError("the command is empty.", hint="Leave it out for the profile's own.")
+        wanted = RunOptions(command or "", session, gpus, queue, beside, overwrite)
         screen = _Collected(self._reporter)
         started = start_run(replace(self._request, run=wanted), screen, lambda _: None)
         started.raise_for_status()

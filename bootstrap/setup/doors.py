@@ -328,28 +328,27 @@ def render_door(name: str, profile: Profile, source: Source, *, ref: str = "") -
 
 
 def too_long(made: Rendering, profile: Profile) -> UsageError:
+    could_go = droppable(profile, made.size - (made.door.limit or 0))
     return UsageError(
         f"{made.door.name} takes {made.door.limit:,} bytes ({made.door.source}), and the script "
         f"needs {made.size:,}.",
         hint="Let the box fetch boxstrap's program from the git host of your commit: --push\n"
-        "Or from any address: boxstrap oneliner --url https://…\n"
-        f"What could go of the profile: {', '.join(droppable(profile))}.",
+        "Or from any address: boxstrap oneliner --url https://…"
+        + (f"\nWhat could go of the profile: {', '.join(could_go)}." if could_go else ""),
     )
 
 
-def droppable(profile: Profile) -> list[str]:
-    """Return the parts of a profile that take up space, the largest first."""
+def droppable(profile: Profile, excess: int) -> list[str]:
+    """Return the parts of a profile that are a good part of `excess` bytes, the largest first."""
     sizes = {
         "env": sum(len(name) + len(value) for name, value in profile.env.items()),
         "packages": sum(map(len, profile.packages)),
         "ssh.authorized_keys": 120 * len(profile.ssh.authorized_keys),
-        "train.command": len(profile.train.command) if profile.train else 0,
         "secrets": sum(map(len, profile.secrets)),
         "prepare": sum(map(len, profile.prepare)) + (320 if profile.prepare else 0),  # its step
     }
     largest = sorted(sizes.items(), key=lambda item: item[1], reverse=True)
-    found = [f"{key} ({size:,} bytes)" for key, size in largest if size]
-    return found or ["nothing: the profile is small already"]
+    return [f"{key} ({size:,} bytes)" for key, size in largest if size > excess // 10]
 
 
 def as_user(user: str) -> str:

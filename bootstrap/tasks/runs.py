@@ -519,7 +519,7 @@ def exec_(call: Call) -> None:
     from bootstrap.runs.remote_command import enter, run_there
 
     words = given_command(sys.argv)
-    if not words:
+    if not "".join(words).strip():
         example = shlex.join(["boxstrap", "exec", "--", "nvidia-smi"])
         raise UsageError("which command?", hint=f"As in: {example}")
     if len(words) == 1:  # a line for bash, as with `run`

@@ -326,7 +326,8 @@ def test_queued_runs_begin_when_their_gpu_is_free_or_the_named_run_succeeded(her
         one.await_said("-1 of ")
     time.sleep(3)  # which the one that waits for its turn did not run
     assert here.user.run("stop", *TO_LOCAL, "--run", "out-1", "--json").must(0).json()["stopped"]
-    here.user.run("run", *TO_LOCAL, "--after", "none-1", "--", "true").must(7)
+    unknown = here.user.run("run", *TO_LOCAL, "--after", "none-1", "--", "true").must(2)
+    assert re.search(r"there is no run none-1 on this box; there is:\n  --run \S+", unknown.err)
     gate.touch()
     ends = {name: here.end_of(f"{name}-1") for name in wished}
     assert ends == {

@@ -229,6 +229,7 @@ def test_a_door_over_its_limit_exits_with_2_and_says_the_size_and_what_to_drop(n
     assert f"{DOORS[name].limit:,} bytes" in said
     assert re.search(r"script needs [\d,]+", said)
     assert "What could go of the profile: env (" in said
+    assert "What could go" not in too_long(made, profile("vast")).text()  # nothing of it is large
 
 
 def test_an_unknown_door_is_refused_with_the_list_of_doors() -> None:

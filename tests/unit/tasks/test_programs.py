@@ -28,7 +28,8 @@ PASTE = ["--host", "ssh", "-p", "46769", "root@5.17.27.63", "-L", "8080:localhos
 WRONG = {
     "no value": (["setup", "--host"], "--host needs a value"),
     "a value for a switch": (["logs", "--follow=1"], "--follow takes no value"),
-    "an empty command": (["exec"], "which command?"),
+    "no command": (["exec"], "which command?"),
+    "an empty command": (["exec", "--", ""], "which command?"),
     "no value at all": (["profiles", "--validate"], "--validate needs a value"),
     "no number": (["setup", "--host", "a", "--wait", "soon"], "soon"),
     "unquoted ssh": (["setup", *PASTE], '--host "ssh -p 46769 root@5.17.27.63'),
