@@ -40,7 +40,7 @@ demo-rent: $(VENV)/dev  ## see a box rented, a training run there, and the box g
 	@$(BIN)/python -m tests.providers.demo
 
 quick: $(VENV)/dev  ## the tests to run while you work: no box, forty seconds
-	@$(PYTEST) -q -n $$(expr 2 \* $(CORES)) --hang-after 60 --dist worksteal -m "not boxes and not slow" tests/unit
+	@$(PYTEST) -q -n $$(expr $(CORES) + 1) --hang-after 60 --dist worksteal -m "not boxes and not slow" tests/unit
 
 test: $(VENV)/dev  ## every test that this machine can run; what is left out is said at the end
 	@seed=$$$$; $(PYTEST) --ignore tests/docs/test_docs.py -n $(WORKERS) --seed $$seed || { [ $$? = 1 ] && $(SECOND_TRY) --seed $$seed; }

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 from bootstrap.fleet.export import EXPORTS
 from bootstrap.providers import CLASSES
 from bootstrap.setup.door_table import DOORS
@@ -32,21 +30,15 @@ def test_each_row_of_the_systems_page_has_four_filled_cells() -> None:
     assert [row for row in ROWS if len(row) != 4 or not all(row)] == []
 
 
-@pytest.mark.parametrize("name", GUIDES)
-def test_each_system_that_a_guide_names_has_a_row_on_the_systems_page(name: str) -> None:
-    assert any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", row[0]) for row in ROWS), name
-
-
-@pytest.mark.parametrize("name", CLASSES)
-def test_each_provider_has_a_row_with_a_test_on_the_systems_page(name: str) -> None:
-    served = [row for row in ROWS if f"account `--provider {name}`" in row[1]]
-    assert len(served) == 1, name
-    assert "::test_" in served[0][3], name
-
-
-@pytest.mark.parametrize("name", [*DOORS, *EXPORTS, "oneliner"])
-def test_each_door_has_a_row_on_the_systems_page(name: str) -> None:
-    assert any(re.search(rf"doors? [^,]*`{name}`|`, `{name}`", row[1]) for row in ROWS), name
+def test_each_system_of_a_guide_each_provider_and_each_door_has_a_row_on_the_systems_page() -> None:
+    for name in GUIDES:
+        assert any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", row[0]) for row in ROWS), name
+    for name in CLASSES:
+        served = [row for row in ROWS if f"account `--provider {name}`" in row[1]]
+        assert len(served) == 1, name
+        assert "::test_" in served[0][3], name
+    for name in (*DOORS, *EXPORTS, "oneliner"):
+        assert any(re.search(rf"doors? [^,]*`{name}`|`, `{name}`", row[1]) for row in ROWS), name
 
 
 def test_every_door_and_provider_that_the_systems_page_names_exists() -> None:
@@ -58,14 +50,14 @@ def test_every_door_and_provider_that_the_systems_page_names_exists() -> None:
         assert named <= doors, row[0]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
-def test_each_row_of_the_systems_page_names_a_test_or_says_never_tried(row: list[str]) -> None:
-    shown = row[3]
-    named = re.findall(r"`(\w[\w/]*\.py)(?:::(test_\w+))?`", shown)
-    for file, test in named:
-        text = (ROOT / "tests" / file).read_text(encoding="utf-8")
-        assert not test or re.search(rf"^(?:async )?def {test}\(", text, re.MULTILINE), test
-    assert named or "never tried" in shown or "checks" in shown, row[0]
+def test_each_row_of_the_systems_page_names_a_test_or_says_never_tried() -> None:
+    for row in ROWS:
+        shown = row[3]
+        named = re.findall(r"`(\w[\w/]*\.py)(?:::(test_\w+))?`", shown)
+        for file, test in named:
+            text = (ROOT / "tests" / file).read_text(encoding="utf-8")
+            assert not test or re.search(rf"^(?:async )?def {test}\(", text, re.MULTILINE), test
+        assert named or "never tried" in shown or "checks" in shown, row[0]
 
 
 def test_the_checks_workflow_runs_on_macos() -> None:

@@ -180,25 +180,15 @@ SOURCES = [p for p in sorted(ONBOX.rglob("*.py")) if p.stem not in {"fetch_uv", 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("source", SOURCES, ids=lambda path: str(path.relative_to(ONBOX)))
-def test_all_source_of_the_boxs_program_is_python_3_8(source: Path) -> None:
-    ast.parse(source.read_text(), feature_version=(3, 8))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("source", SOURCES, ids=lambda path: str(path.relative_to(ONBOX)))
-def test_the_boxs_program_imports_nothing_from_the_rest_of_the_package(source: Path) -> None:
-    tree = ast.parse(source.read_text())
-    names = [
-        alias.name
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Import)
-        for alias in node.names
-    ]
-    froms = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-    names += [node.module or "" for node in froms if not node.level]
-    assert not [name for name in names if name.split(".")[0] == "bootstrap"]
-    assert all(node.level <= len(source.relative_to(ONBOX).parts) for node in froms)
+def test_the_boxs_program_is_python_3_8_and_imports_nothing_from_the_rest_of_the_package() -> None:
+    for source in SOURCES:
+        tree = ast.parse(source.read_text(), str(source), feature_version=(3, 8))
+        for node in ast.walk(tree):
+            names = [each.name for each in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom):
+                assert node.level <= len(source.relative_to(ONBOX).parts), source
+                names = [] if node.level else [node.module or ""]
+            assert not [name for name in names if name.split(".")[0] == "bootstrap"], source
 
 
 def test_options_of_the_gpu_check_are_read_by_their_types_and_wrong_ones_refused() -> None:

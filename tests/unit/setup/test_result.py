@@ -94,13 +94,12 @@ def test_a_fractional_exit_code_from_a_box_is_truncated(monkeypatch: pytest.Monk
     assert exit_code(error) == 7
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("code", CODES)
-def test_every_error_code_is_explained_with_a_message_and_a_hint(code: str) -> None:
-    said = explain(code, {})
-    assert said.what
-    assert said.hint
-    assert "{" not in said.what + said.hint
+def test_every_error_code_is_explained_with_a_message_and_a_hint() -> None:
+    for code in CODES:
+        said = explain(code, {})
+        assert said.what, code
+        assert said.hint, code
+        assert "{" not in said.what + said.hint, code
 
 
 @pytest.mark.parametrize("code", ["{", "{0}", "{a.b.c}", "{!r}", ""])

@@ -43,13 +43,13 @@ def test_commands_for_several_boxes_have_a_json_schema_with_a_document_per_box()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(DOCUMENTS))
-def test_each_json_schema_is_valid_and_accepts_an_error_document(name: str) -> None:
-    schema = json_schema(name)
-    Draft202012Validator.check_schema(schema)
+def test_each_json_schema_is_valid_and_accepts_an_error_document() -> None:
     error = {"v": 1, "exit": 3, "error": {"error": "Unreachable", "what": "no answer", "exit": 3}}
-    Draft202012Validator(schema).validate(error)
-    assert ("anyOf" in schema) == (name in LINES)
+    for name in DOCUMENTS:
+        schema = json_schema(name)
+        Draft202012Validator.check_schema(schema)
+        Draft202012Validator(schema).validate(error)
+        assert ("anyOf" in schema) == (name in LINES), name
 
 
 @pytest.mark.parametrize(

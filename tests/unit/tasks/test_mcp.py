@@ -8,25 +8,24 @@ import re
 import socket
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import mcp_types as types
 import pytest
 from jsonschema import Draft202012Validator
-from mcp.client.client import Client
-from mcp.client.stdio import StdioServerParameters, stdio_client
-from mcp.shared.exceptions import MCPError
 
 from bootstrap.link import KnownBox, endpoint, save_box
 from bootstrap.tasks.agreement import note_consent, question
 from bootstrap.tasks.documents import json_schema
 from bootstrap.tasks.effects import EFFECTS, NOT_OBEYED
-from bootstrap.tasks.mcp_server import command_line, document_of, tasks, tool_of
 from bootstrap.tasks.skill import over_mcp, skill_text
 from tests.cli import User
 from tests.documents import closed
 from tests.hostile.inputs import MODULES
 from tests.plain_environment import BIN, HERE
+
+if TYPE_CHECKING:  # importing the SDK takes each worker a second
+    import mcp_types as types
+    from mcp.client.client import Client
 
 CALLS = 8
 LARGEST_LIST = 60_000
@@ -44,6 +43,9 @@ def talk(
     options: Sequence[str] = (),
 ) -> Any:
     """Return what `do` returns with a client; `answer` is what its user does with a question."""
+    import mcp_types as types
+    from mcp.client.client import Client
+    from mcp.client.stdio import StdioServerParameters, stdio_client
 
     async def asked(_: Any, params: Any) -> types.ElicitResult:
         assert answer is not None
@@ -77,6 +79,10 @@ def document(result: types.CallToolResult) -> Mapping[str, Any]:
 
 
 def test_mcp_tools_are_the_commands_with_their_schemas_and_hints() -> None:
+    import mcp_types as types
+
+    from bootstrap.tasks.mcp_server import tasks, tool_of
+
     tools = {name: tool_of(name, task) for name, task in tasks().items()}
     assert {"setup", "up", "down", "wait", "exec", "ssh_config"} <= set(tools)
     assert not {"attach", "shell", "tunnel", "mcp"} & set(tools)
@@ -142,6 +148,8 @@ def test_an_mcp_question_about_a_consent_digest_shows_its_list_and_the_command()
 
 
 def test_mcp_arguments_become_a_safe_command_line() -> None:
+    from bootstrap.tasks.mcp_server import command_line, tasks
+
     found = tasks()
     words = command_line(
         "setup", found["setup"], {"host": ["a b"], "set": ["x=1", "y=2"], "wait": 5}
@@ -162,32 +170,32 @@ def test_a_host_name_that_leads_here_is_asked_about_by_mcp_as_this_machine(
     assert on_this not in question("exec", {"host": ["root@far.example:22"]})
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "says"),
-    [
-        ("up", {"colour": "red"}, "up has no 'colour'"),
-        ("exec", {"argv": "python"}, "exec: argv: 'python' is not of type 'array'"),
-        ("down", {"discard": "false"}, "down: discard: 'false' is not of type 'boolean'"),
-        ("setup", {"wait": True}, "setup: wait: True is not of type 'integer'"),
-        ("up", {"max_price": 0.6}, "up: max_price: 0.6 is not of type 'string'"),
-        ("status", {"host": "gpu"}, "status: host: 'gpu' is not of type 'array'"),
-        ("status", {"host": ["gpu", 1]}, "status: host[1]: 1 is not of type 'string'"),
-        ("wait", {"run": None}, "wait: run: None is not of type 'string'"),
-        ("wait", {"timeout": 1}, "wait: timeout: 1 is less than the minimum"),
-        ("wait", {"run": "a\0b"}, "wait: run: it has a character"),
-        ("wait", {"run": "a\ud800"}, "wait: run: it has a character"),
-        ("exec", {"argv": ["x" * 200_000]}, "exec: argv: it is too long"),
-        ("report", {"out": "page.html"}, "report has no 'out'"),
-        ("pull", {"to": "there"}, "pull has no 'to'"),
-        ("verify", {"report": "page.html"}, "verify has no 'report'"),
-        ("estimate", {"plot": "a.svg"}, "estimate has no 'plot'"),
-    ],
+WRONG: tuple[tuple[str, dict[str, Any], str], ...] = (
+    ("up", {"colour": "red"}, "up has no 'colour'"),
+    ("exec", {"argv": "python"}, "exec: argv: 'python' is not of type 'array'"),
+    ("down", {"discard": "false"}, "down: discard: 'false' is not of type 'boolean'"),
+    ("setup", {"wait": True}, "setup: wait: True is not of type 'integer'"),
+    ("up", {"max_price": 0.6}, "up: max_price: 0.6 is not of type 'string'"),
+    ("status", {"host": "gpu"}, "status: host: 'gpu' is not of type 'array'"),
+    ("status", {"host": ["gpu", 1]}, "status: host[1]: 1 is not of type 'string'"),
+    ("wait", {"run": None}, "wait: run: None is not of type 'string'"),
+    ("wait", {"timeout": 1}, "wait: timeout: 1 is less than the minimum"),
+    ("wait", {"run": "a\0b"}, "wait: run: it has a character"),
+    ("wait", {"run": "a\ud800"}, "wait: run: it has a character"),
+    ("exec", {"argv": ["x" * 200_000]}, "exec: argv: it is too long"),
+    ("report", {"out": "page.html"}, "report has no 'out'"),
+    ("pull", {"to": "there"}, "pull has no 'to'"),
+    ("verify", {"report": "page.html"}, "verify has no 'report'"),
+    ("estimate", {"plot": "a.svg"}, "estimate has no 'plot'"),
 )
-def test_an_mcp_argument_that_breaks_its_schema_is_named_in_the_error(
-    name: str, arguments: dict[str, Any], says: str
-) -> None:
-    with pytest.raises(ValueError, match=f"^{re.escape(says)}"):
-        command_line(name, tasks()[name], arguments)
+
+
+def test_an_mcp_argument_that_breaks_its_schema_is_named_in_the_error() -> None:
+    from bootstrap.tasks.mcp_server import command_line, tasks
+
+    for name, arguments, says in WRONG:
+        with pytest.raises(ValueError, match=f"^{re.escape(says)}"):
+            command_line(name, tasks()[name], arguments)
 
 
 FREE = {
@@ -201,6 +209,8 @@ which only tools have that are always asked about, or that are judged with the b
 
 
 def test_each_mcp_argument_that_may_change_something_is_asked_about(asking: Path) -> None:
+    from bootstrap.tasks.mcp_server import tasks, tool_of
+
     of_kind = {"array": ["/x"], "integer": 5, "boolean": True, "string": "/x"}
     for name, task in tasks().items():
         command = name.replace("_", "-")
@@ -226,79 +236,77 @@ def asking(user: User, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "arguments", "says"),
-    [
-        ("exec", {"host": ["local"], "argv": ["id"]}, "It runs this command on this machine."),
-        ("exec", {"host": ["near"], "argv": ["id"]}, "It runs this command on this machine."),
-        ("exec", {"host": ["gpu", "l*l"]}, "It runs this command on this machine."),
-        *(
-            ("exec", {"host": [host]}, "It runs this command on this machine.")
-            for host in (
-                *("root@localhost:22", "ssh -p 22 root@127.1", "root@0.0.0.0", "2130706433"),
-                *("[::ffff:127.0.0.1]:22", "::1", f"root@{socket.gethostname()}"),
-            )
-        ),
-        ("exec", {"host": ["gpu"], "argv": ["id"]}, ""),
-        ("run", {"host": ["local"]}, "It runs the command on this machine."),
-        ("setup", {"host": ["local"]}, "It runs the training on this machine."),
-        ("push", {"host": ["local"], "path": "train.py"}, "It writes files of this machine."),
-        ("sync", {"host": ["local"]}, "It writes files of this machine."),
-        ("setup", {"host": ["gpu"], "set": ["secrets=[AWS_KEY]"]}, "secrets=[AWS_KEY]"),
-        ("setup", {"host": ["gpu"], "set": ["lease.hours=90000"]}, "lease.hours=90000"),
-        ("setup", {"host": ["gpu"], "set": [" lease={hours: 9}"]}, "lease={hours: 9}"),
-        ("run", {"host": ["gpu"], "set": ["env.A=1", "data=[~/.ssh]"]}, "money: 'data=[~/.ssh]'."),
-        ("setup", {"host": ["gpu"], "set": ["env.LR=3e-4", "gpu.count=2"]}, ""),
-        ("setup", {"host": ["gpu"], "profile": "vast"}, ""),
-        ("setup", {"host": ["gpu"], "profile": "./inner.yaml"}, ""),
-        (
-            "setup",
-            {"host": ["gpu"], "profile": "/tmp/p.yaml"},
-            "not this repository's: /tmp/p.yaml",
-        ),
-        ("setup", {"host": ["gpu"], "profile": "out/p.yaml"}, "not this repository's"),
-        ("setup", {"host": ["gpu"], "profile": "mine"}, "not this repository's"),
-        ("setup", {"host": ["root@evil.example"]}, "got none before: root@evil.example."),
-        ("setup", {"host": ["ssh -p 22 root@evil.example"]}, "got none before"),
-        ("push", {"host": ["198.51.100.1"]}, "got none before: 198.51.100.1."),
-        *(
-            ("setup", {"host": [host]}, f"got none before: {host}.")
-            for host in ("1572395042", "0X5DB8D822", "evil", "EVIL")
-        ),
-        ("setup", {"host": ["seen", "gpu"]}, "got none before: seen (root@203.0.113.8)."),
-        ("setup", {"host": ["root@203.0.113.7"]}, ""),
-        ("sync", {"host": ["gpu"], "repo": "/"}, "not started in: /."),
-        ("sync", {"host": ["gpu"], "repo": "."}, ""),
-        ("plan", {"host": ["root@evil.example"], "repo": "/"}, "not started in: /."),
-        ("plan", {"host": ["gpu"], "profile": "/tmp/p.yaml"}, "not this repository's"),
-        ("plan", {"host": ["root@evil.example"], "repo": ".", "set": ["secrets=[A]"]}, ""),
-        ("status", {"host": ["gpu"], "repo": "/"}, ""),
-        ("push", {"host": ["gpu"], "path": "train.py"}, ""),
-        ("push", {"host": ["gpu"], "path": "~/.ssh/id_ed25519"}, "'~/.ssh/id_ed25519'."),
-        ("push", {"host": ["gpu"], "path": ".env"}, "not an ordinary file"),
-        ("push", {"host": ["gpu"], "path": ".git"}, "not an ordinary file"),
-        ("push", {"host": ["gpu"], "path": "out/x"}, "not an ordinary file"),
-        ("run", {"host": ["gpu"], "sweep": "/etc/passwd"}, "not an ordinary file"),
-        ("wait", {"sweep": "/etc/passwd"}, "not an ordinary file"),
-        ("wait", {"sweep": "lr.yaml", "repo": "/x"}, "not an ordinary file"),
-        ("wait", {"sweep": "lr.yaml"}, ""),
-        ("setup", {"host": ["gpu"], "host_key": "SHA256:x"}, "It trusts a host key"),
-        ("setup", {"host": ["gpu"], "new_box": True}, "It trusts another host key"),
-        ("ssh-config", {}, "changes the user's ssh config"),
-        ("pull", {"host": ["gpu"], "without": ["out/x"]}, "lets go of results"),
-        ("pull", {"host": ["gpu"], "max_size": "51G"}, "than the usual 50G: 51G."),
-        ("pull", {"host": ["gpu"], "max_size": "49.9 GB"}, ""),
-        ("clean", {"host": "gpu", "yes": True}, "This removes trees"),
-        ("secrets", {"host": "gpu", "wipe": True}, "takes all secrets off a box"),
-    ],
+TAKES_MORE: tuple[tuple[str, dict[str, Any], str], ...] = (
+    ("exec", {"host": ["local"], "argv": ["id"]}, "It runs this command on this machine."),
+    ("exec", {"host": ["near"], "argv": ["id"]}, "It runs this command on this machine."),
+    ("exec", {"host": ["gpu", "l*l"]}, "It runs this command on this machine."),
+    *(
+        ("exec", {"host": [host]}, "It runs this command on this machine.")
+        for host in (
+            *("root@localhost:22", "ssh -p 22 root@127.1", "root@0.0.0.0", "2130706433"),
+            *("[::ffff:127.0.0.1]:22", "::1", f"root@{socket.gethostname()}"),
+        )
+    ),
+    ("exec", {"host": ["gpu"], "argv": ["id"]}, ""),
+    ("run", {"host": ["local"]}, "It runs the command on this machine."),
+    ("setup", {"host": ["local"]}, "It runs the training on this machine."),
+    ("push", {"host": ["local"], "path": "train.py"}, "It writes files of this machine."),
+    ("sync", {"host": ["local"]}, "It writes files of this machine."),
+    ("setup", {"host": ["gpu"], "set": ["secrets=[AWS_KEY]"]}, "secrets=[AWS_KEY]"),
+    ("setup", {"host": ["gpu"], "set": ["lease.hours=90000"]}, "lease.hours=90000"),
+    ("setup", {"host": ["gpu"], "set": [" lease={hours: 9}"]}, "lease={hours: 9}"),
+    ("run", {"host": ["gpu"], "set": ["env.A=1", "data=[~/.ssh]"]}, "money: 'data=[~/.ssh]'."),
+    ("setup", {"host": ["gpu"], "set": ["env.LR=3e-4", "gpu.count=2"]}, ""),
+    ("setup", {"host": ["gpu"], "profile": "vast"}, ""),
+    ("setup", {"host": ["gpu"], "profile": "./inner.yaml"}, ""),
+    (
+        "setup",
+        {"host": ["gpu"], "profile": "/tmp/p.yaml"},
+        "not this repository's: /tmp/p.yaml",
+    ),
+    ("setup", {"host": ["gpu"], "profile": "out/p.yaml"}, "not this repository's"),
+    ("setup", {"host": ["gpu"], "profile": "mine"}, "not this repository's"),
+    ("setup", {"host": ["root@evil.example"]}, "got none before: root@evil.example."),
+    ("setup", {"host": ["ssh -p 22 root@evil.example"]}, "got none before"),
+    ("push", {"host": ["198.51.100.1"]}, "got none before: 198.51.100.1."),
+    *(
+        ("setup", {"host": [host]}, f"got none before: {host}.")
+        for host in ("1572395042", "0X5DB8D822", "evil", "EVIL")
+    ),
+    ("setup", {"host": ["seen", "gpu"]}, "got none before: seen (root@203.0.113.8)."),
+    ("setup", {"host": ["root@203.0.113.7"]}, ""),
+    ("sync", {"host": ["gpu"], "repo": "/"}, "not started in: /."),
+    ("sync", {"host": ["gpu"], "repo": "."}, ""),
+    ("plan", {"host": ["root@evil.example"], "repo": "/"}, "not started in: /."),
+    ("plan", {"host": ["gpu"], "profile": "/tmp/p.yaml"}, "not this repository's"),
+    ("plan", {"host": ["root@evil.example"], "repo": ".", "set": ["secrets=[A]"]}, ""),
+    ("status", {"host": ["gpu"], "repo": "/"}, ""),
+    ("push", {"host": ["gpu"], "path": "train.py"}, ""),
+    ("push", {"host": ["gpu"], "path": "~/.ssh/id_ed25519"}, "'~/.ssh/id_ed25519'."),
+    ("push", {"host": ["gpu"], "path": ".env"}, "not an ordinary file"),
+    ("push", {"host": ["gpu"], "path": ".git"}, "not an ordinary file"),
+    ("push", {"host": ["gpu"], "path": "out/x"}, "not an ordinary file"),
+    ("run", {"host": ["gpu"], "sweep": "/etc/passwd"}, "not an ordinary file"),
+    ("wait", {"sweep": "/etc/passwd"}, "not an ordinary file"),
+    ("wait", {"sweep": "lr.yaml", "repo": "/x"}, "not an ordinary file"),
+    ("wait", {"sweep": "lr.yaml"}, ""),
+    ("setup", {"host": ["gpu"], "host_key": "SHA256:x"}, "It trusts a host key"),
+    ("setup", {"host": ["gpu"], "new_box": True}, "It trusts another host key"),
+    ("ssh-config", {}, "changes the user's ssh config"),
+    ("pull", {"host": ["gpu"], "without": ["out/x"]}, "lets go of results"),
+    ("pull", {"host": ["gpu"], "max_size": "51G"}, "than the usual 50G: 51G."),
+    ("pull", {"host": ["gpu"], "max_size": "49.9 GB"}, ""),
+    ("clean", {"host": "gpu", "yes": True}, "This removes trees"),
+    ("secrets", {"host": "gpu", "wipe": True}, "takes all secrets off a box"),
 )
-def test_mcp_asks_about_arguments_that_take_more_than_was_agreed_to(
-    name: str, arguments: dict[str, Any], says: str, asking: Path
-) -> None:
-    asked = question(name, arguments)
-    assert says in asked
-    assert bool(asked) == bool(says)
+"""Calls, and what is asked about them; nothing where they take no more than was agreed to."""
+
+
+def test_mcp_asks_about_arguments_that_take_more_than_was_agreed_to(asking: Path) -> None:
+    for name, arguments, says in TAKES_MORE:
+        asked = question(name, arguments)
+        assert says in asked, (name, arguments)
+        assert bool(asked) == bool(says), (name, arguments)
 
 
 @pytest.mark.slow
@@ -317,6 +325,8 @@ def test_arguments_in_an_mcp_question_are_quoted_on_a_single_line(asking: Path) 
 
 
 def test_a_long_log_in_an_mcp_answer_keeps_its_end_and_says_it_was_cut() -> None:
+    from bootstrap.tasks.mcp_server import document_of
+
     lines = "".join(f'{{"v": 1, "line": "{at:09}"}}\n' for at in range(30_000))
     document, log = document_of(0, lines + '{"v": 1, "exit": 0}\n', "")
     assert document == {"v": 1, "exit": 0, "cut": ["log"]}
@@ -370,6 +380,9 @@ def test_an_mcp_user_who_declines_all_questions_loses_no_file(user: User) -> Non
 
 @pytest.mark.slow
 def test_mcp_writes_files_only_into_its_allowed_folder_and_only_new_ones(user: User) -> None:
+    from mcp.shared.exceptions import MCPError
+    from mcp_types import INVALID_PARAMS
+
     user.repository()
     folder = user.home / "pages"
     folder.mkdir()
@@ -383,7 +396,7 @@ def test_mcp_writes_files_only_into_its_allowed_folder_and_only_new_ones(user: U
         for name in ("mine.svg", "link.svg", "../x.svg", "out/x.svg", "/etc/x.svg", "no/x.svg"):
             with pytest.raises(MCPError, match="plot") as refused:
                 await client.call_tool("estimate", {"plot": name})
-            assert refused.value.error.code == types.INVALID_PARAMS
+            assert refused.value.error.code == INVALID_PARAMS
         made = document(await client.call_tool("estimate", {"plot": "new.svg"}))
         assert made["plot"] == str(folder / "new.svg")
         failed = {"plot": "failed.svg", "gpu": "no such GPU"}
@@ -402,6 +415,11 @@ def test_mcp_writes_files_only_into_its_allowed_folder_and_only_new_ones(user: U
 def test_an_mcp_client_can_list_tools_call_commands_wait_a_while_and_read_resources(
     user: User,
 ) -> None:
+    from mcp.shared.exceptions import MCPError
+    from mcp_types import INVALID_PARAMS
+
+    from bootstrap.tasks.mcp_server import tasks
+
     user.repository(boxstrap__yaml=LOCAL.replace("hello", "hello && sleep 600"))
     user.run("setup", "--host", "local").must(0)
     told: list[str] = []
@@ -430,7 +448,7 @@ def test_an_mcp_client_can_list_tools_call_commands_wait_a_while_and_read_resour
         assert skill == f"{skill_text()}\n{over_mcp()}"
         with pytest.raises(MCPError) as refused:
             await client.call_tool("sync", {"repo": "~nobody-here/x"})
-        assert refused.value.error.code == types.INVALID_PARAMS
+        assert refused.value.error.code == INVALID_PARAMS
         with pytest.raises(MCPError):
             await client.read_resource("boxstrap://logs/local/train-1")
 

@@ -185,9 +185,8 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize("path", REFUSED, ids=range(len(REFUSED)))
-def test_dangerous_result_paths_are_refused(path: str) -> None:
-    assert why_refused(path)
+def test_dangerous_result_paths_are_refused() -> None:
+    assert [path for path in REFUSED if not why_refused(path)] == []
 
 
 @pytest.mark.parametrize(
