@@ -472,6 +472,18 @@ def _cells_of(sweep: str) -> dict[str, str]:
     return found
 
 
+def blocked_words(run: Run, runs: Iterable[Run]) -> str:
+    """Return what frees a queued run if the one that it waits for died, else ""."""
+    kind, _, other = run.queue.partition(" ")
+    waits_for = {other, f"{run.repo_key}/{other}"} if kind == "after" else set()
+    dead = (one for one in runs if one.state == "died")
+    name = next((one.name for one in dead if f"{one.repo_key}/{one.name}" in waits_for), "")
+    if run.state != "queued" or not name:
+        return ""
+    ends = f"boxstrap stop --run {run.name}"
+    return f"{name} died. To go on: boxstrap run --resume {name}; or end this one: {ends}"
+
+
 def qualified(run: Run, names: Mapping[str, str]) -> str:
     """Return a run with its repository, as `--run` takes it: `homework/train-2`."""
     return f"{names[run.repo_key]}/{run.name}"

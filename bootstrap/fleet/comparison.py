@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 
 from markupsafe import Markup
@@ -27,6 +28,7 @@ from bootstrap.boxes.secrets import redactor_of_all
 from bootstrap.errors import UsageError
 from bootstrap.fleet.fan_out import fan_out
 from bootstrap.link.record import all_boxes, ended_boxes
+from bootstrap.link.registry import box_by_name
 from bootstrap.link.target import BoxOptions
 from bootstrap.paths import expanded, refuse_to_leave, write_private
 from bootstrap.repo.place import repository_root
@@ -181,8 +183,10 @@ def compare_runs(  # noqa: PLR0913, PLR0917 - as it was typed
     if given:
         check_place(given, "--out")
     wanted = {host: [*names] for host in hosts} or _boxes_of(options, names)
-    outcomes = fan_out([*wanted], lambda box: _ask(options, box, wanted[box]))
-    found: list[ComparedRun] = []
+    there = [box for box in wanted if hosts or box_by_name(box)]
+    outcomes = fan_out(there, lambda box: _ask(options, box, wanted[box]))
+    forgotten = (_at_home(options, box, wanted[box]) for box in wanted if box not in there)
+    found: list[ComparedRun] = [*chain(*forgotten)]
     for outcome in outcomes:
         if outcome.error:
             screen.warn(f"{outcome.host} was not asked: {outcome.error.what}")

@@ -49,14 +49,17 @@ from bootstrap.value import Document
 class TeardownResult(Document):
     """The result of giving a box back."""
 
-    KEYS = "box=name, host or None, destroyed, was_gone, spent, discarded=lost, left"
+    KEYS = (
+        "box=name, host or None, destroyed, was_gone, spent, discarded=lost, left, why_not?, "
+        "console?"
+    )
 
     name: str
     host: str = ""  # its name in its account, `provider:id`; "" if no account can be asked
     destroyed: bool = False
     was_gone: bool = False
-    why_not: str = ""  # why boxstrap did not destroy it
-    console: str = ""
+    why_not: str | None = None  # why boxstrap did not destroy it: it keeps running
+    console: str | None = None  # where it can be ended then
     is_rented: bool = True
     is_billed: bool = True
     spent: float | None = None  # dollars, if known
@@ -299,7 +302,7 @@ def _tear_down(options: BoxOptions, screen: Screen, wish: TeardownOptions) -> No
             again = partial(_refuse_unsafe, box, own, screen, replace(wish, only_look=True))
             given_back(options.once).await_others(own.box, held, again)
     if isinstance(own, str):
-        done = TeardownResult(name, why_not=own, console=box.known.console, lost=unsafe)
+        done = TeardownResult(name, why_not=own, console=box.known.console or None, lost=unsafe)
         done.is_rented, done.is_billed = not box.is_local, box.known.is_billed
         screen.result(done, done.text())
         return

@@ -6,6 +6,7 @@ How they ended is reported, as are news of them before, to the user's own receiv
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -13,7 +14,15 @@ from itertools import islice
 from bootstrap.boxes.disk import MOST_IN_LINE, parse_low_line
 from bootstrap.boxes.failure import Failure, RunThatEnded, find_failures
 from bootstrap.boxes.login import BoxLogin
-from bootstrap.boxes.run import MADE_NOTHING, Run, as_it_ended, called, qualified, repository_names
+from bootstrap.boxes.run import (
+    MADE_NOTHING,
+    Run,
+    as_it_ended,
+    blocked_words,
+    called,
+    qualified,
+    repository_names,
+)
 from bootstrap.boxes.run_details import NO_DETAILS
 from bootstrap.errors import BoxstrapError, StepFailedError, TrainingFailedError, UsageError
 from bootstrap.link.exchange import AnswerStream, answer_rows, answer_time, stream_script
@@ -33,7 +42,7 @@ from bootstrap.ui.screen import Screen
 from bootstrap.value import Document
 
 _MOST_TOLD = 1000  # lines that a box may send about one run
-_UNATTENDED = "20"  # seconds, after which a queued run that nobody waits to start is left
+_UNATTENDED_S = 20  # seconds, after which a queued run that nobody waits to start is left
 
 
 def wait_for(  # noqa: PLR0913 - as it was typed
@@ -84,11 +93,16 @@ def wait_for(  # noqa: PLR0913 - as it was typed
 
         for one in awaited:
             note(box.name, one)
-            if one.state == "queued" and not one.attended:
-                screen.warn(_sentence(one))
+            _warn_if_it_stays_queued(one, box, screen)
+        looked = time.monotonic()
         try:
-            over = [_await_end(box, one, screen, note, _Listener(box, notifiers, screen))
-                    for one in awaited]  # fmt: skip
+            over = []
+            for one in awaited:
+                # Nobody has attended it since all were looked at.
+                idle = 0 if one.attended else time.monotonic() - looked
+                patience = max(1, int(_UNATTENDED_S - idle))
+                listener = _Listener(box, notifiers, screen)
+                over.append(_await_end(box, one, screen, note, listener, patience))
         except KeyboardInterrupt:
             screen.result({"box": box.name, "runs": _plain_rows(box, [*seen.values()])})
             raise
@@ -106,6 +120,13 @@ def wait_for(  # noqa: PLR0913 - as it was typed
     if names:
         ring()
     _raise_if_not_done(over, box.name)
+
+
+def _warn_if_it_stays_queued(run: Run, box: BoxLogin, screen: Screen) -> None:
+    if run.state == "queued" and not run.attended:
+        screen.warn(_sentence(run))
+    elif blocked := blocked_words(run, box.state.runs):
+        screen.warn(f"{run.name} waits: {blocked}")
 
 
 def say_over(
@@ -196,12 +217,17 @@ class _Listener:
         self._reads_again = True
 
 
-def _await_end(
-    box: BoxLogin, run: Run, screen: Screen, tell: Callable[[str, Run], None], listener: _Listener
+def _await_end(  # noqa: PLR0913, PLR0917
+    box: BoxLogin,
+    run: Run,
+    screen: Screen,
+    tell: Callable[[str, Run], None],
+    listener: _Listener,
+    patience: int,
 ) -> Run:
     """Wait, and return the run as it ended, or is queued while nothing on the box starts it.
     Raises NoAnswer for nonsense, and as `reconnect`."""
-    asked = {"verb": "wait", "run": f"{run.repo_key}/{run.name}", "patience": _UNATTENDED}
+    asked = {"verb": "wait", "run": f"{run.repo_key}/{run.name}", "patience": str(patience)}
     query = ask("verbs", asked, workdir=box.workdir)
     told, backoff, is_left = 0, Backoff(), False
     while run.goes_on and not is_left:

@@ -13,7 +13,14 @@ from bootstrap.boxes.disk import LowDisk
 from bootstrap.boxes.failure import RunThatEnded, find_failures
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.boxes.probe import BoxLease, BoxState
-from bootstrap.boxes.run import MADE_NOTHING, Run, RunOnABox, called, repository_names
+from bootstrap.boxes.run import (
+    MADE_NOTHING,
+    Run,
+    RunOnABox,
+    blocked_words,
+    called,
+    repository_names,
+)
 from bootstrap.boxes.run_details import (
     NO_DETAILS,
     GpuUse,
@@ -109,6 +116,7 @@ def run_lines(
     lines: list[str] = []
     for row, of_run in zip(shown, laid_out(cells, width, _FIRST), strict=True):
         below = [row.metric] if row.metric else []
+        below += filter(None, [blocked_words(row.run, (other.run for other in rows))])
         below += [f"{row.disk.words()}. See: boxstrap clean"] if row.disk else []
         below += [*row.untold, *_below(row, whole=row is newest)]
         lines += [*of_run, *(f"      {line}" for line in below)]

@@ -136,6 +136,7 @@ DOCUMENTS: Mapping[str, tuple[Any, ...]] = {
             "box": str, "destroyed": bool, "host?": str | None, "was_gone?": bool,
             "spent?": float | None, "discarded?": list[Loss], "left?": list[Leftover],
             "unsafe?": list[Loss],  # refused: what would be lost
+            "why_not?": str, "console?": str | None,  # it keeps running: why, and where it is ended
         },
     ),
     "estimate": (

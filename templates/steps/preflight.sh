@@ -4,8 +4,9 @@
 inputs_preflight() { inputs v1; }
 check_preflight() { [ -z "$(lacks)" ]; }
 apply_preflight() {
-  local code sentence
-  IFS=$'\t' read -r _ code sentence <<<"$(lacks)"
+  local code='' sentence
+  # No here-string: bash before 5.1 makes a file for it, and the disk may be full.
+  IFS=$'\t' read -r _ code sentence < <(lacks) || :
   [ -z "$code" ] || fail "$code" "$sentence"
 }
 

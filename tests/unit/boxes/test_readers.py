@@ -192,7 +192,8 @@ def awaited(wire: Any) -> None:
     box._link = LinkMadeOnce(wire=wire)  # type: ignore[assignment]
     listener = _Listener(box, {}, JsonScreen(io.StringIO()))
     assert (
-        _await_end(box, RUN, JsonScreen(io.StringIO()), lambda *_: None, listener).state in STATES
+        _await_end(box, RUN, JsonScreen(io.StringIO()), lambda *_: None, listener, 1).state
+        in STATES
     )
 
 

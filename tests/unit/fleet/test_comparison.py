@@ -147,6 +147,11 @@ def test_runs_of_a_live_box_and_a_pulled_run_of_a_dead_box_are_compared_on_one_p
     lines = Path(found["lines"]).read_text().splitlines()
     assert [json.loads(line)["metrics"]["loss"] for line in lines] == [2.0, 4.0, 1.0]
 
+    # A forgotten box's name may be another machine's by now.
+    user.run("boxes", "--forget", found["runs"][2]["box"]).must(0)
+    there_too = user.run("report", "train-1", "train-3", "--identity", str(first.identity)).must(0)
+    assert "was not asked" not in there_too.err
+
     assert (
         "no run has a metric 'x'"
         in there.do("report", "train-1", "train-2", "--metric=x").must(2).err

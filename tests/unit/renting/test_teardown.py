@@ -22,6 +22,7 @@ from bootstrap.renting.loss_check import Loss, find_unsafe_logs
 from bootstrap.renting.ownership import OwnBox
 from bootstrap.renting.rental import Rental, RentalState
 from bootstrap.renting.teardown import TeardownOptions, TeardownResult, _refusal
+from bootstrap.value import document
 
 
 class _Wire(LocalWire):
@@ -298,6 +299,8 @@ def test_a_rented_box_that_down_keeps_is_said_to_be_still_billed() -> None:
         "but for this:",
         "  a: running",
     ]
+    assert document(kept)["why_not"] == "no account has it"
+    assert "why_not" not in document(TeardownResult("gpu", destroyed=True))
     named = ("root@203.0.113.1:22", "vast:1")
     assert [KnownBox("a", host).is_billed for host in named] == [False, True]
     assert KnownBox("a", named[0], console="https://console.example").is_billed

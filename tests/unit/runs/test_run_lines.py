@@ -94,6 +94,15 @@ def test_a_queued_run_says_what_it_waits_for_and_counts_its_time_from_its_start(
     assert begun.seconds(NOW) == 20
 
 
+def test_a_queued_run_says_what_frees_it_if_the_run_before_it_died() -> None:
+    queued = run("train-8", state="queued", queue="after train-7", attended=True)
+    for state, other, freed in (
+        ("died", "k-1", True), ("running", "k-1", False), ("died", "k-2", False),
+    ):  # fmt: skip
+        lines = lines_of([queued, run("train-7", state=state, repo_key=other)])
+        assert ("train-7 died. To go on: boxstrap run --resume train-7; or" in lines[1]) == freed
+
+
 def test_live_and_queued_runs_are_listed_however_many_ended_after_them() -> None:
     over = [run(f"train-{n}", state="finished", rc=0, over=NOW) for n in range(40, 2, -1)]
     lines = lines_of([*over, run("train-2", state="queued"), run("train-1")])
