@@ -65,8 +65,9 @@ write_file() {
 # write_if_changed PATH MODE TEXT: leaves the file alone if it has this text already.
 write_if_changed() { is_text "$1" "$3" || write_file "$@"; }
 
-# onbox PROGRAM ARGUMENT...: runs one of boxstrap's programs in Python, in the box's own where ours is not made yet.
-onbox() { "$(own_python)" -I -S -B "$ONBOX" "$@"; }
+# onbox PROGRAM ARGUMENT...: runs one of boxstrap's programs in Python, in the box's own where ours is not made yet. Names
+# of files may be any bytes, whatever the box's locale is.
+onbox() { "$(own_python)" -I -S -B -X utf8 "$ONBOX" "$@"; }
 
 own_python() { if [ -x "$BOX_HOME/agent/bin/python" ]; then printf %s "$BOX_HOME/agent/bin/python"; else printf python3; fi; }
 

@@ -12,9 +12,8 @@ the snapshot changes, and boxstrap's own (`placed.py`). The store must have the 
 
 from __future__ import annotations
 
-import base64
+import binascii
 import os
-import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -23,8 +22,8 @@ from ..git import BoxTree
 from ..run_folder import RunFolder, lines_of, write_whole
 from ..step_report import StepError, caution, log
 from .edits import begins_like, cut_files, find_edits, list_edits
-from .placed import begin_placed, count_known_as_placed, index_as_placed, take_over
-from .repair import Repair, locks_in, note_packs, take_objects, wrong_packs
+from .placed import begin_placed, copy_index, count_known_as_placed, index_as_placed, take_over
+from .repair import Repair, locks_in, note_packs, remove_folder, take_objects, wrong_packs
 from .shared import SharedFolders
 
 _RAW = "* -text -ident -filter -working-tree-encoding\n"
@@ -105,7 +104,7 @@ class Placing:
             raise StepError("tree-not-ours", f"boxstrap did not make {tree.path}")
         if locks_in(tree.work.folder):
             raise StepError("git-busy", f"another git is at work in {tree.path}")
-        shutil.rmtree(tree.placed.folder, ignore_errors=True)
+        remove_folder(tree.placed.folder)
         tree.note_lines("repo.adopted", [""])
 
     def _check_out_whole(self) -> None:
@@ -119,7 +118,7 @@ class Placing:
             raise StepError("tree-in-the-way", f"{tree.path} is in the way")
         new = BoxTree(tree.home, tree.key, f"{tree.home}/trees/boxstrap-{os.getpid()}", tree.number)
         os.makedirs(new.path)
-        shutil.rmtree(tree.placed.folder, ignore_errors=True)
+        remove_folder(tree.placed.folder)
         for note in ("repo.adopted", "repo.switch"):
             tree.note_lines(note, [])
         kind = ["--object-format=sha256"] if len(self._new) == 64 else []
@@ -131,10 +130,10 @@ class Placing:
         done = new.placed.run("checkout", "-q", "--detach", self._snapshot, "--")
         said = os.fsdecode(done.stderr)
         if done.returncode or _NOT_WRITTEN in said:
-            shutil.rmtree(new.path)
+            remove_folder(new.path)
             log(said)
             raise _not_written() if _NOT_WRITTEN in said else OSError("git could not check it out")
-        shutil.copy2(f"{new.placed.folder}/index", f"{new.work.folder}/index")
+        copy_index(new.placed, new.work)
         if self._snapshot != self._new:
             new.work.ask("read-tree", "-i", "-m", self._new)
         self._move_head(new)
@@ -307,7 +306,7 @@ def place_tags(wanted: WantedTree) -> None:
     if not tags:
         return
     if wanted["tag_objects"]:
-        work.ask("unpack-objects", "-q", given=base64.b64decode(wanted["tag_objects"]))
+        work.ask("unpack-objects", "-q", given=binascii.a2b_base64(wanted["tag_objects"]))
     given = "".join(f"{commit}\n" for _, commit, _ in tags).encode()
     here = work.lines("cat-file", "--batch-check", given=given)
     rows = work.lines("for-each-ref", "--format=%(objectname) %(refname:strip=2)", "refs/tags")

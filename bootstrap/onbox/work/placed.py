@@ -6,9 +6,7 @@ has counts as placed.
 
 from __future__ import annotations
 
-import hashlib
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -47,10 +45,17 @@ def take_over(tree: BoxTree) -> None:
         commit = new.id_of(f"{noted[1]}^{{commit}}") or commit
     commit = commit or index_as_placed(new)
     with suppress(OSError):
-        shutil.copy2(f"{tree.work.folder}/index", f"{new.folder}/index")
+        copy_index(tree.work, new)
     new.ask("read-tree", "--reset", commit)
     write_whole(f"{new.folder}/HEAD", f"{commit}\n")
     os.rename(new.folder, own)
+
+
+def copy_index(git: BoxGit, to: BoxGit) -> None:
+    """With its times: git then reads no file again that is as it was."""
+    from shutil import copy2  # slow to import
+
+    copy2(f"{git.folder}/index", f"{to.folder}/index")
 
 
 def index_as_placed(git: BoxGit) -> str:
@@ -106,5 +111,11 @@ def _entry(path: str, id_length: int) -> str:
         mode = "100755" if os.stat(path).st_mode & 0o100 else "100644"
     else:
         return ""
-    blob = hashlib.new("sha256" if id_length == 64 else "sha1", b"blob %d\0" % len(text) + text)
-    return f"{mode} {blob.hexdigest()}"
+    return f"{mode} {git_hash(id_length, b'blob %d' % len(text), bytes(1), text).hex()}"
+
+
+def git_hash(id_length: int, *texts: bytes) -> bytes:
+    """Return the digest by which a repository whose ids are so long names what it stores."""
+    import hashlib  # slow to import
+
+    return hashlib.new("sha256" if id_length == 64 else "sha1", b"".join(texts)).digest()

@@ -3,10 +3,8 @@ stays as it is."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
-import shutil
 import time
 from contextlib import suppress
 
@@ -14,7 +12,7 @@ from ..git import BoxTree
 from ..run_folder import RunFolder, end_of, lines_of, names_in, write_whole
 from ..step_report import StepError, caution, log
 from .edits import begins_like, cut_files, find_edits
-from .placed import index_as_placed, name_store, take_over
+from .placed import git_hash, index_as_placed, name_store, take_over
 
 _ID = "[0-9a-f]{40,64}"
 
@@ -87,14 +85,15 @@ def is_index_right(path: str, id_length: int) -> bool:
             text = file.read()
     except OSError:
         return False
-    own = hashlib.new("sha256" if id_length == 64 else "sha1", text[: -id_length // 2])
-    said = text[-id_length // 2 :]
-    return text.startswith(b"DIRC") and (not any(said) or own.digest() == said)
+    own, said = text[: -id_length // 2], text[-id_length // 2 :]
+    return text.startswith(b"DIRC") and (not any(said) or git_hash(id_length, own) == said)
 
 
 def take_objects(tree: BoxTree, *, copy: bool = False) -> bool:
     """Link the store's objects into the user's git, where that is on the same disk; with `copy`,
     copy the others. Return whether all of them are there."""
+    from shutil import copyfile  # slow to import
+
     store = f"{tree.store.folder}/objects"
     for place, _, names in os.walk(store):
         to = f"{tree.objects}{place[len(store) :]}"
@@ -107,7 +106,7 @@ def take_objects(tree: BoxTree, *, copy: bool = False) -> bool:
             except OSError:
                 if not copy:
                     return False
-                shutil.copyfile(f"{place}/{name}", f"{to}/{name}")
+                copyfile(f"{place}/{name}", f"{to}/{name}")
     return True
 
 
@@ -215,7 +214,7 @@ class Repair:
         with suppress(FileNotFoundError):
             os.unlink(index)
         if not placed.succeeds("read-tree", "HEAD"):
-            shutil.rmtree(placed.folder)
+            remove_folder(placed.folder)
 
     def _undo_half_switch(self) -> None:
         """A switch that was cut short leaves files of the new snapshot, which git takes for edits.
@@ -238,6 +237,12 @@ class Repair:
             # The user's index may be ahead of HEAD.
             tree.work.succeeds("read-tree", "-i", "-m", commit, "HEAD")
         os.unlink(tree.switch_note)
+
+
+def remove_folder(path: str) -> None:
+    from shutil import rmtree  # slow to import
+
+    rmtree(path, ignore_errors=True)
 
 
 def _remove_empty(tree: str, folder: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import shutil
+import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 
 from bootstrap.onbox.step_report import StepError
 from bootstrap.onbox.work.place import Placing, WantedTree, check, set_user
+from bootstrap.steps.shell import shell_part
 from tests.unit.repo.repositories import SampleRepository
 
 pytestmark = [pytest.mark.slow, pytest.mark.sampled(of="module")]
@@ -316,6 +318,16 @@ def test_a_shared_folder_below_a_symlink_out_of_the_tree_is_refused(placed: Plac
     first, before = placed.state(a="1\n"), beside(placed)
     assert placed.place(first, before) == (1, "shared-in-the-way"), placed.said
     assert not (placed.home / "c").exists()
+
+
+def test_programs_on_a_box_take_names_of_any_bytes_whatever_its_locale_is(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text("import sys\nprint(sys.flags.utf8_mode, sys.argv[1])\n")
+    line = f"BOX_HOME={tmp_path}; ONBOX={program}; onbox $'caf\\xe9'"
+    script = f"{shell_part('lib', 'base')}\n{line}"
+    env = {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}
+    done = subprocess.run(["bash", "-c", script], env=env, capture_output=True, check=True)
+    assert done.stdout == b"1 caf\xe9\n"
 
 
 @pytest.mark.parametrize("name", ["Me Myself", "Zoë D'Arc", "me; you # they", '"me" \\ you'])
