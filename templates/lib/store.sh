@@ -1,4 +1,4 @@
-# shellcheck shell=sh
+# shellcheck shell=sh disable=SC2034,SC2154 # for find_program, and set by it
 # store: the bare repository on the box that takes git objects as they are sent. POSIX sh: the queries use it.
 
 # open_store STORE FORMAT: makes sure that it exists and is undamaged; FORMAT is how it names objects.
@@ -9,7 +9,8 @@ open_store() {
   for _left in "$1"/objects/tmp_objdir-incoming-* "$1"/objects/*/tmp_pack_* "$1"/*.lock "$1"/refs/*.lock "$1"/refs/*/*.lock; do
     [ -e "$_left" ] || continue
     case $_left in
-      *.lock) free_git_locks "$1" "$1" || printf 'another git is at work in %s\n' "$1" >&2 ;;
+      # A git that was killed leaves its locks, and each later one refuses to work.
+      *.lock) (box_home=${1%/*/*} && find_program work.repair && exec "$python" -I -S -B "$program" "$module" "$1") || : ;;
       # Leftovers of a broken transfer do no harm; they only take room.
       *) find "$_left" -maxdepth 0 -mmin +60 -exec rm -rf {} + 2>/dev/null ;;
     esac

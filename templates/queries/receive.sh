@@ -1,6 +1,6 @@
 # shellcheck shell=sh disable=SC2154 # the variables stand in front when it is sent
 # receive: git objects from standard input into the store, once git is installed.
-# library: packs git_locks repository store
+# library: packs repository store queries/program
 
 find_home
 waited=0

@@ -2,7 +2,7 @@
 # run: a new run of a state of the repository, once for its id. The script of this box's last setup starts it if that
 # is exactly the profile's and its steps are right for that state; else `setup` is reported, with what is not right,
 # and nothing is started. STATE and OBJECTS are as for `sync`; `none` only asks what became of the run.
-# library: repository packs git_locks store sent_state queries/program
+# library: repository packs store sent_state queries/program
 
 # find_script: sets script to that one, without what differs from run to run, and without its last part, which begins it.
 find_script() {

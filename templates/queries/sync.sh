@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC2034,SC2154 # set here, read elsewhere; the variables stand in front when it is sent
 # sync: states of the repository from standard input, each received into the store and placed in its folder. Each is
 # a line `BASE SNAPSHOT COMMIT TREE BRANCH BYTES`, then that many bytes for receive-pack.
-# library: stage0 base setup repository events errors lock packs git_locks git trees store sent_state
+# library: stage0 base setup repository events errors lock packs git trees store sent_state queries/program
 
 # Reports the run that uses this tree, if one does: its files stay as they are.
 in_use() { run=$(alive_in "$BOX_HOME" "$REPO_KEY" "$REPO_DIR") && answer alive "$run"; }

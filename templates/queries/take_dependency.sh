@@ -1,7 +1,7 @@
 # shellcheck shell=sh disable=SC2154 # the variables stand in front when it is sent
 # take_dependency: prints what the store has of one, then reads a line `BYTES FORMAT HEAD` and a bundle from standard
 # input, for the setup that waits for it.
-# library: packs git_locks store
+# library: packs store queries/program
 
 find_home
 folder=$box_home/setups/$setup_id

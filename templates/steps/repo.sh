@@ -61,7 +61,8 @@ fetch_by_url() {
   rm -rf -- "$REPO_STORE".new.*
   [ -d "$REPO_STORE" ] ||
     { box_git init -q --bare --template= "$REPO_STORE.new.$BASHPID" && mv -T "$REPO_STORE.new.$BASHPID" "$REPO_STORE"; }
-  free_git_locks "$REPO_STORE" "$REPO_STORE" || fail git-busy "another git is at work in $REPO_STORE"
+  await_python
+  onbox work.repair "$REPO_STORE" || fail git-busy "another git is at work in $REPO_STORE"
   # The only host keys that ssh may trust: none from the box's image or its network.
   write_if_changed "$BOX_HOME/known_hosts" 644 "$(printf '%s\n' "${KNOWN_HOSTS[@]}")"$'\n'
   with_retries fetch_commit || not_fetched "$(classify_error "$STEP_LOG")"

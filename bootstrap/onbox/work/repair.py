@@ -1,12 +1,13 @@
 """Repair what a kill, a power cut or a bad disk did to a tree's repository; the work in the tree
-stays as it is."""
+stays as it is. `onbox work.repair GIT_FOLDER` removes locks there that nobody holds."""
 
 from __future__ import annotations
 
 import os
 import re
-import time
+import sys
 from contextlib import suppress
+from time import sleep
 
 from ..git import BoxTree
 from ..run_folder import RunFolder, end_of, lines_of, names_in, write_whole
@@ -48,7 +49,7 @@ def free_locks(git_folder: str, folder: str) -> None:
             for lock in locks:
                 os.unlink(lock)
             return
-        time.sleep(0.2)
+        sleep(0.2)
     raise StepError("git-busy", f"another git is at work in {folder}: {locks[0]}")
 
 
@@ -249,3 +250,10 @@ def _remove_empty(tree: str, folder: str) -> None:
     while folder:
         os.rmdir(f"{tree}/{folder}")
         folder = os.path.dirname(folder)
+
+
+def main() -> None:
+    try:
+        free_locks(sys.argv[1], sys.argv[1])
+    except StepError as error:
+        sys.exit(str(error.sentences[0]))

@@ -1,4 +1,4 @@
-"""A git pack that shrank or grew on a box's disk is damage: it never changes once it is there."""
+"""What a bad disk or a kill left in a git folder of a box: packs that shrank, locks of nobody."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import os
 import subprocess
 from pathlib import Path
 
+import pytest
+
+from bootstrap.onbox.work import repair
 from bootstrap.onbox.work.repair import note_packs, wrong_packs
 from bootstrap.steps.shell import shell_part
 
@@ -41,3 +44,24 @@ def test_a_pack_of_another_size_than_noted_is_damage_and_one_that_came_or_went_i
     assert not packs_right(tmp_path)
     second.unlink()
     assert packs_right(tmp_path)
+
+
+def test_a_lock_that_a_killed_git_left_is_removed_and_one_of_a_git_at_work_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = tmp_path / "store/k.git"
+    subprocess.run(["git", "init", "-q", "--bare", store], check=True)
+    left, data = store / "refs/heads/main.lock", store / "lfs/weights.lock"
+    data.parent.mkdir()
+    monkeypatch.setattr(repair, "sleep", lambda _: None)
+    for lock in (left, data):
+        lock.touch()
+    git = ["git", f"--git-dir={store}", "cat-file", "--batch"]
+    with subprocess.Popen(git, stdin=subprocess.PIPE) as at_work:
+        with pytest.raises(repair.StepError, match="git-busy"):
+            repair.free_locks(str(store), str(store))
+        assert at_work.stdin
+        at_work.stdin.close()
+    repair.free_locks(str(store), str(store))
+    assert not left.exists()
+    assert data.exists()
