@@ -58,6 +58,8 @@ class Placing:
         self._new, self._snapshot = wanted.commit, wanted.snapshot
         self._refs: list[str] = []
         """The commits of HEAD, of the branch, and of what was placed last; "" for none."""
+        self.changes: list[tuple[str, str]] = []
+        """A letter and the name of each file that differs from the one placed before."""
 
     def place(self) -> None:
         tree, wanted = self._tree, self._wanted
@@ -173,6 +175,8 @@ class Placing:
             tree.placed.succeeds("checkout-index", "-q", "-z", "--stdin", given=given)
             caution("removed-files", *(f"{file} was removed here: restored" for file in removed))
         self._switch_index(old, "-n")
+        look = ("diff-tree", "-r", "-z", "--no-renames", "--name-status", "HEAD", self._snapshot)
+        self.changes = tree.placed.pairs(*look, "--")
         self._refuse_linked_folders()
         write_whole(tree.switch_note, f"{self._snapshot} {self._new}\n", 0o600)
         _sync_to_disk(tree.switch_note)
@@ -230,8 +234,7 @@ class Placing:
         """Find folders that somebody replaced with a link, to a larger disk for example: git would
         put a folder in its place."""
         tree, placed = self._tree, self._tree.placed
-        look = ("diff-tree", "-r", "-z", "--no-renames", "--name-only", "HEAD", self._snapshot)
-        paths, folders = {*placed.paths(*look, "--")}, set[str]()
+        paths, folders = {path for _, path in self.changes}, set[str]()
         while paths := {os.path.dirname(path) for path in paths} - {""}:
             folders |= paths
         links = [each for each in sorted(folders) if os.path.islink(f"{tree.path}/{each}")]
@@ -285,7 +288,9 @@ class Placing:
         without a user in it; the store never shows. No remote is ever removed, and in an adopted
         tree none is changed."""
         work, branch, url = tree.work, self._wanted.branch, self._wanted["url"]
-        if url and not os.path.exists(f"{tree.notes}/repo.adopted"):
+        config = "\n".join((*lines_of(f"{work.folder}/config"), ""))
+        is_origin = f'[remote "origin"]\n\turl = {url}\n' in config  # git need not be asked then
+        if url and not is_origin and not os.path.exists(f"{tree.notes}/repo.adopted"):
             origin = os.fsdecode(work.run("config", "--get", "remote.origin.url").stdout)
             if origin != f"{url}\n" and work.run("remote", "set-url", "origin", url).returncode:
                 work.ask("remote", "add", "origin", url)
@@ -394,15 +399,22 @@ def _read_wanted() -> WantedTree:
     return WantedTree(given)
 
 
+def _quoted(path: str) -> str:
+    """Quote a name as git does, if it is to be (`core.quotePath`)."""
+    text = os.fsencode(path)
+    if all(32 <= each < 127 and each not in b'"\\' for each in text):
+        return path
+    return '"' + "".join(f"\\{each:03o}" for each in text) + '"'
+
+
 def main() -> int:
     word, wanted = sys.argv[1], _read_wanted()
-    tree = wanted.tree
     os.umask(0o022)
-    before = lines_of(f"{tree.notes}/repo.placed")[-1:]
     try:
         if word in ("check", "plan"):
             return 0 if check(wanted, notes=word == "check") else 1
-        Placing(wanted, repairs=word != "switch").place()
+        placing = Placing(wanted, repairs=word != "switch")
+        placing.place()
         if word == "setup":
             place_tags(wanted)
             set_user(wanted)
@@ -414,12 +426,6 @@ def main() -> int:
     except OSError as error:
         log(str(error))
         return 1
-    look = ("diff-tree", "-r", "--no-renames", "--name-status", *before, wanted.snapshot, "--")
-    changed = os.fsdecode(tree.store.run(*look).stdout).split("\n")[:-1]
-    _print_rows(
-        [
-            *changed[:_MOST_FILES],
-            *(f"edited\t{name}" for name in lines_of(f"{tree.notes}/repo.edited")),
-        ]
-    )
+    _print_rows(f"{how}\t{_quoted(path)}" for how, path in placing.changes[:_MOST_FILES])
+    _print_rows(f"edited\t{name}" for name in lines_of(f"{wanted.tree.notes}/repo.edited"))
     return 0
