@@ -69,7 +69,7 @@ def test_a_shared_library_that_neither_the_box_nor_a_wheel_has_is_found(tmp_path
     assert not [*missing_libraries(str(site))]
 
 
-def test_a_missing_library_whose_package_another_package_brings_is_not_named(
+def test_no_advice_names_a_missing_library_whose_package_another_named_package_installs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     missing = [

@@ -161,7 +161,9 @@ NAMES = {
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_gpus_name_finds_its_row_in_the_table_of_peaks(name: str) -> None:
+def test_a_gpu_is_found_in_the_table_of_peak_speeds_however_its_driver_spells_its_name(
+    name: str,
+) -> None:
     model = model_of(name)
     assert model is not None
     assert model.memory == NAMES[name]

@@ -560,6 +560,8 @@ def test_a_runs_hostile_session_or_gpus_add_no_word_to_the_next_boxs_command(tex
 
 
 @pytest.mark.parametrize("count", ["9" * 5000, "9" * 4000, "\u0661"])
-def test_an_absurd_count_of_results_in_the_way_is_left_out_of_the_error(count: str) -> None:
+def test_the_error_about_results_that_would_be_overwritten_names_no_impossible_count(
+    count: str,
+) -> None:
     said = results_in_the_way([f"a-1 1 {count} large", f"a-2 {count} 1 large"], "box", "box")
     assert said.what.endswith("would be overwritten:")

@@ -106,7 +106,7 @@ def test_each_wandb_argument_form_fills_the_parameters_into_the_command(
         ('[bash, -c, "python t.py ${args}"]', "is one argument"),
     ],
 )
-def test_a_sweep_command_that_would_lose_parameters_is_refused(
+def test_a_sweep_is_refused_if_its_command_would_not_hand_the_parameters_on(
     tmp_path: Path, command: str, said: str
 ) -> None:
     with pytest.raises(UsageError, match=said):

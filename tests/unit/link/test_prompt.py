@@ -77,7 +77,9 @@ def test_a_yes_or_no_question_repeats_until_answered(typed: tuple[str, ...], ans
     ("typed", "answer"),
     [(("2",), "b"), (("",), "a"), (("9", "b", "2"), "b"), (("0", ""), "a"), (("\x04",), "a")],
 )
-def test_a_typed_number_chooses_else_the_first_counts(typed: tuple[str, ...], answer: str) -> None:
+def test_a_prompt_takes_the_choice_of_the_typed_number_and_else_the_first_one(
+    typed: tuple[str, ...], answer: str
+) -> None:
     shown, printed = on_a_terminal("print(Prompt(print).choose('Which?', ['a', 'b']))", *typed)
     assert "2  b" in shown
     assert printed.strip() == answer

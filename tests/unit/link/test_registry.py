@@ -87,7 +87,7 @@ def test_further_new_boxes_at_an_address_get_numbered_names_and_the_newest_is_me
         get_or_create("root@1.2.3.4:22", name="1.2.3.4-22-2", new_box=True)
 
 
-def test_a_known_box_can_not_have_the_name_of_another_one_elsewhere() -> None:
+def test_a_known_box_can_not_take_the_name_of_a_box_at_another_address() -> None:
     """Its host key would be compared with the other's: an alarm about a change that was none."""
     for host in ("10.1.2.3", "10.1.2.4"):
         record.save_box(get_or_create(f"root@{host}:22", host, name=f"gpu-{host[-1]}"))

@@ -282,7 +282,9 @@ def test_the_devcontainer_door_is_json_and_refuses_values_it_would_substitute() 
 
 
 @pytest.mark.usefixtures("loosely_packed")
-def test_doors_of_other_orchestrators_take_nodes_and_spot_machines_from_the_profile() -> None:
+def test_skypilot_and_dstack_files_ask_for_the_nodes_and_spot_machines_that_the_profile_names() -> (
+    None
+):
     wanted = profile("ssh", TRAIN, "train.nodes=2", "rent.spot=true", "gpu.name=A100")
     task = yaml.safe_load(render_door("skypilot", wanted, WORK).text)
     assert task["num_nodes"] == 2

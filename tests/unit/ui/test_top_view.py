@@ -76,7 +76,7 @@ def test_top_prints_plain_lines_where_there_is_no_terminal() -> None:
     ]
 
 
-def test_a_lost_box_is_shown_once_in_tops_plain_lines() -> None:
+def test_top_without_a_terminal_prints_one_line_for_a_box_whose_link_is_lost() -> None:
     out = io.StringIO()
     plain = screen(out)
     view = BoxView("my-box", "lost", "for 2 s")

@@ -49,7 +49,7 @@ def test_this_machine_as_a_box_gets_no_ssh_alias(
     assert not place.folder.exists()
 
 
-def test_ssh_config_switched_off_stays_off(
+def test_a_later_setup_writes_no_ssh_config_entry_once_the_user_removed_it_or_switched_it_off(
     place: ConfigPlace, make_box: MakeBox, screen: Screen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     box = make_box("my-box")
