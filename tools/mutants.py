@@ -55,7 +55,7 @@ AREAS = {
     "run state": Area(
         ("boxes/run.py",),
         (
-            *(f"tests/unit/{name}.py" for name in ("setup/test_result", "protocol/test_readers")),
+            *(f"tests/unit/{name}.py" for name in ("setup/test_result", "boxes/test_readers")),
             "tests/unit/boxes/test_uploaded.py",
             *("tests/unit/boxes/test_probe.py", "tests/unit/boxes/test_selection.py"),
             *(f"tests/unit/runs/test_{name}.py" for name in ("run_lines", "known_runs")),
@@ -177,8 +177,11 @@ def outcome(tree: Path, tests: tuple[str, ...]) -> str:
 
 
 def make_tree(folder: Path) -> Path:
-    """Copy what the tests need."""
+    """Copy what the tests need: a repository, as the checkout is."""
     folder.mkdir()
+    me = ("-c", "user.name=x", "-c", "user.email=x@example.org")
+    for words in (("init", "-q"), (*me, "commit", "-q", "--allow-empty", "-m", "Copied")):
+        subprocess.run(["git", "-C", folder, *words], check=True)
     (folder / ".venv").symlink_to(HERE / ".venv")
     for name in COPIED:
         copy = shutil.copytree if (HERE / name).is_dir() else shutil.copy

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.cli import User
 from tests.faults.plugin import Faults
 
@@ -27,9 +25,10 @@ VALUES = {"DEPLOY_KEY": PEM, "HF_TOKEN": "hf_abcdefghij"}
 LEAKS = ("Ab3/", "hf_abcdefghij")
 
 
-@pytest.fixture
-def given(user: User) -> User:
-    """A user who trained with a profile outside the repository, whose own names no secrets."""
+def test_logs_hides_a_secret_of_many_lines_also_one_that_only_the_box_has_until_nobody_has_it(
+    user: User, faults: Faults
+) -> None:
+    # With a profile outside the repository, whose own names no secrets.
     profile = user.home / "elsewhere.yaml"
     profile.write_text(PROFILE)
     user.repository(boxstrap__yaml="version: 1\n", train__py=TRAIN)
@@ -37,38 +36,32 @@ def given(user: User) -> User:
     assert setup.rc in (0, 10), setup.text
     assert not [leak for leak in LEAKS if leak in setup.text]
     assert "[DEPLOY_KEY hidden]" in setup.text
-    return user
-
-
-def test_logs_hides_a_secret_of_many_lines_without_the_profile(given: User, faults: Faults) -> None:
     with faults.attempt("secret of several lines in a log"):
-        for place in (given.place, given.home):
-            given.place = place
+        for place in (user.home, user.place):
+            user.place = place
             for task in (("logs",), ("logs", "-f"), ("logs", "--json")):
-                shown = given.run(*task, "--host", "local", **VALUES)
+                shown = user.run(*task, "--host", "local", **VALUES)
                 assert not [leak for leak in LEAKS if leak in shown.text]
                 assert "token [HF_TOKEN hidden]" in shown.out
         # Only the names are kept.
-        record = (given.state / "boxes/local/box.json").read_text()
+        record = (user.state / "boxes/local/box.json").read_text()
         assert "HF_TOKEN" in record
         assert not [leak for leak in LEAKS if leak in record]
-
-
-def test_logs_hides_a_secret_that_only_the_box_has_and_says_when_nobody_has_it(given: User) -> None:
+    # It is not here, or was changed here: the box has it.
     for values in ({"DEPLOY_KEY": PEM}, {"DEPLOY_KEY": PEM, "HF_TOKEN": "hf_another-value"}):
-        shown = given.run("logs", "--host", "local", **values).must(0)
+        shown = user.run("logs", "--host", "local", **values).must(0)
         assert "token [HF_TOKEN hidden]" in shown.out
         assert not [leak for leak in LEAKS if leak in shown.text]
         assert "can't be redacted" not in shown.err
-    given.run("secrets", "--host", "local", "--wipe").must(0)
-    shown = given.run("logs", "--host", "local", DEPLOY_KEY=PEM).must(0)
+    user.run("secrets", "--host", "local", "--wipe").must(0)
+    shown = user.run("logs", "--host", "local", DEPLOY_KEY=PEM).must(0)
     assert shown.err.count("HF_TOKEN") == 1
     assert "given to this box before, " in shown.err
     assert "can't be redacted" in shown.err
     assert "DEPLOY_KEY" not in shown.err
     assert "Ab3/" not in shown.text
     # A report shows lines of a log only where the run failed.
-    assert given.run("report", "--host", "local").must(0).err.count("can't be redacted") == 1
-    given.run("run", "--host", "local", "--", "true").must(0)
-    given.run("wait", "--host", "local").must(0)
-    assert "can't be redacted" not in given.run("report", "--host", "local").must(0).err
+    assert user.run("report", "--host", "local").must(0).err.count("can't be redacted") == 1
+    user.run("run", "--host", "local", "--", "true").must(0)
+    user.run("wait", "--host", "local").must(0)
+    assert "can't be redacted" not in user.run("report", "--host", "local").must(0).err

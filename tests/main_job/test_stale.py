@@ -1,4 +1,4 @@
-"""What the installer reads besides the requirements: a change there renews the environment."""
+"""A Python version that the repository asks for: another one makes another environment."""
 
 from __future__ import annotations
 
@@ -9,36 +9,6 @@ from tests.main_job.conftest import Rent
 pytestmark = pytest.mark.boxes
 
 PROFILE = "version: 1\ngpu: {require: false}\ntrain: {command: python train.py}\n"
-SETUP = """\
-from setuptools import setup
-setup(name="own", version="1", py_modules=[], install_requires=open("deps.txt").read().split())
-"""
-COPY = "from setuptools import setup\nsetup(name='copied', version='1', py_modules=['copied'])\n"
-
-
-def test_setup_renews_the_environment_when_a_file_that_setup_py_reads_changes(rent: Rent) -> None:
-    rented = rent("vast", used=True)
-    repository = rented.user.repository(
-        boxstrap__yaml=PROFILE,
-        requirements__txt="\ufeff-e .\r\n./libs/copied\r\n",
-        setup__py=SETUP,
-        deps__txt="six\n",
-        train__py="import copied, six; print('copied', copied.VALUE)\n",
-    )
-    copied = {"libs/copied/setup.py": COPY, "libs/copied/copied.py": "VALUE = 1\n"}
-    repository.commit(copied)
-    assert "copied 1" in rented.run("setup").must(0).out
-    assert "already right" in rented.run("plan").must(0).out
-    repository.commit({"deps.txt": "six\nidna\n", "train.py": "import idna; print('idna', 1)\n"})
-    assert "idna 1" in rented.run("setup").must(0).out
-    repository.commit(
-        {
-            "libs/copied/copied.py": "VALUE = 2\n",
-            "train.py": "import copied; print(copied.VALUE + 5)\n",
-        }
-    )
-    done = rented.run("setup").must(0)
-    assert "\n  7\n" in done.out or "7" in done.out.split(), done.out
 
 
 def test_a_changed_python_version_file_makes_a_new_environment(rent: Rent) -> None:

@@ -61,26 +61,3 @@ def test_each_requirement_of_pyproject_is_locked_once_for_every_python(
         assert len(found) == 1, requirement
         (version,) = (specifier.version for specifier in found[0].specifier)
         assert requirement.specifier.contains(version), requirement
-
-
-def test_the_lock_for_development_has_the_same_versions_as_the_one_for_use() -> None:
-    dev = locked(DEV_LOCK)
-    assert {name: [str(pin) for pin in pins] for name, pins in locked(LOCK).items()} == {
-        name: [str(pin) for pin in dev.get(name, [])] for name in locked(LOCK)
-    }
-
-
-@pytest.mark.parametrize("python", PYTHONS)
-def test_the_lock_for_the_site_has_the_versions_of_the_one_for_development(python: str) -> None:
-    """`make lock` takes the versions of the others, so that each package is looked at once."""
-    where = {"python_version": python, "python_full_version": f"{python}.0"}
-
-    def versions(lock: Path) -> dict[str, str]:
-        pins = [pin for found in locked(lock).values() for pin in found]
-        here = [pin for pin in pins if pin.marker is None or pin.marker.evaluate(where)]
-        return {pin.name: str(pin.specifier) for pin in here}
-
-    site, dev = versions(SITE_LOCK), versions(DEV_LOCK)
-    both = site.keys() & dev.keys()
-    assert len(both) >= 10
-    assert {name: site[name] for name in both} == {name: dev[name] for name in both}

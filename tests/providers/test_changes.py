@@ -86,6 +86,7 @@ def test_a_rented_box_has_the_ssh_key_and_once_up_an_address(simulation: Simulat
 UNDECIDED = ("500 after", "500", "cut", "cut after", "nonsense after", "wrong types after")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("fault", UNDECIDED)
 @pytest.mark.parametrize("simulation", PROVIDERS, indirect=True)
 def test_a_rental_or_end_is_requested_only_once_without_an_answer(

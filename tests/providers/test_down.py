@@ -473,6 +473,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+@pytest.mark.sampled
 @pytest.mark.usefixtures("hurried")
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("fault", FAULTS)

@@ -11,7 +11,6 @@ import pytest
 
 from tests.cli import Completed, User
 from tests.forked import INV, PROGRAM, Forked, can_fork
-from tests.plain_environment import HERE
 
 pytestmark = pytest.mark.slow  # each starts programs
 
@@ -45,16 +44,6 @@ def test_a_command_forked_by_the_test_rig_prints_and_exits_as_an_executed_one(
     assert (forked.rc, forked.out, forked.err) == (executed.rc, executed.out, executed.err)
 
 
-@pytest.mark.parametrize("words", [("boxes", "--json"), ("logs",), ("no",)], ids=" ".join)
-def test_an_inv_command_forked_by_the_test_rig_prints_and_exits_as_an_executed_one(
-    user: User, words: tuple[str, ...]
-) -> None:
-    user.repository()
-    (user.place / "tasks.py").symlink_to(HERE / "tasks.py")
-    forked, executed = both(user, *words, program="inv")
-    assert (forked.rc, forked.out, forked.err) == (executed.rc, executed.out, executed.err)
-
-
 def test_a_forked_command_of_the_test_rig_has_its_callers_environment_and_folder(
     user: User,
 ) -> None:
@@ -81,12 +70,3 @@ def test_a_signal_ends_a_forked_command_with_the_exit_code_of_an_executed_one(us
                 assert os.getsid(going.process.pid) == going.process.pid
                 os.killpg(going.process.pid, end)
                 assert going.end().rc == rc
-
-
-def test_killing_a_command_of_the_test_rig_that_has_already_ended_does_no_harm(user: User) -> None:
-    for settings in ({}, {"PYTHONUNBUFFERED": "1"}):
-        going = user.begin("--version", **settings)
-        assert isinstance(going.process, Forked) == (not settings)
-        assert going.process.wait(60) == 0
-        going.kill()
-        assert "boxstrap" in going.end().must(0).out

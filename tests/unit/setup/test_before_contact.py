@@ -50,11 +50,9 @@ REFUSED = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("as_json", [False, True], ids=["plain", "json"])
 @pytest.mark.parametrize("case", REFUSED)
 def test_a_setup_refused_for_its_profile_or_repository_logs_in_nowhere_and_pins_nothing(
     case: str,
-    as_json: bool,
     user: User,
     start_server: Callable[..., Sshd],  # noqa: F811
 ) -> None:
@@ -63,7 +61,7 @@ def test_a_setup_refused_for_its_profile_or_repository_logs_in_nowhere_and_pins_
     key = keygen(user.home / "key")
     server = start_server("box", key)
     host = ["--host", f"{USER}@127.0.0.1:{server.port}", "--identity", str(key)]
-    done: Completed = user.run("setup", *host, *options, *(["--json"] if as_json else [])).must(2)
+    done: Completed = user.run("setup", *host, *options).must(2)
     assert said in done.text
     assert "first contact" not in done.text
     assert "Accepted" not in server.log.read_text()
