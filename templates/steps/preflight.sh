@@ -19,7 +19,7 @@ lacks() {
   [ -w "$place" ] || lack no-writable-dir "can't write to $place, where the working folder $WORKDIR belongs"
   ! is_anothers "$BOX_HOME" || lack home-of-another "$BOX_HOME belongs to another user of this box, or leads to a folder of theirs"
   lack_own_settings
-  lack_room "$place" "$MIN_FREE_MB"
+  lack_room "$place" "$MIN_FREE_MB" and-inodes
   lack_temporary "${TMPDIR:-/tmp}"
   lack_libc
   have git || can_install || lack no-git 'git is not here, and it cannot be installed without root or sudo'
@@ -49,7 +49,7 @@ lack_temporary() {
   if [ -w "$1" ]; then lack_room "$1" "$MIN_TMP_MB"; else lack no-temporary "can't write to $1, where temporary files belong"; fi
 }
 
-# lack_room PLACE MB
+# lack_room PLACE MB [and-inodes]: an environment has many files.
 lack_room() {
   local blocks size inodes all
   # Not `<<<`: that may make a file, for which there may be no room.
@@ -59,7 +59,7 @@ lack_room() {
   [ "$((blocks * size / 1000000))" -ge "$2" ] ||
     lack disk-full "$1 has $((blocks * size / 1000000)) MB free; a setup needs at least $2 MB"
   # Some filesystems have no fixed number of inodes and say 0 of 0.
-  [ "$all" -eq 0 ] || [ "$inodes" -ge 20000 ] || [ "$2" -ne "$MIN_FREE_MB" ] ||
+  [ "$all" -eq 0 ] || [ "$inodes" -ge 20000 ] || [ -z "${3-}" ] ||
     lack inodes-full "$1 has $inodes free inodes; an environment needs more"
 }
 
