@@ -145,7 +145,9 @@ class HostKeyCheck:
             f"its host key changed.\n{lines}\n  {_SHOWN:<{width}}  {key}",
             "Nothing was sent. Rented addresses are reused: if this is another box than before, "
             "set it up with --new-box, which keeps the old one. If it should be the same box, "
-            "someone may be in between: compare with the provider's page.",
+            "someone may be in between: compare with the provider's page. Where that shows the new "
+            "key: boxstrap boxes --forget BOX\n"
+            f"and log in with --host-key {key.fingerprint}, so that no other one is accepted.",
         )
 
     def _refuse(self, what: str, hint: str = "") -> HostKeyError:
