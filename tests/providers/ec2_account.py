@@ -16,14 +16,6 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 from xml.sax.saxutils import escape
 
-import boto3
-import botocore.session
-import moto.ec2.models.instances as moto_instances
-from moto.core import DEFAULT_ACCOUNT_ID
-from moto.ec2.models import ec2_backends
-from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
-from werkzeug.test import Client
-
 from bootstrap.providers.aws_api import HOME
 
 if TYPE_CHECKING:
@@ -38,11 +30,18 @@ _OUR_MARK = re.compile(r"boxstrap-[0-9a-f]{12}")
 _STATES = {"starting": (0, "pending"), "scheduling": (0, "pending"), "stopped": (80, "stopped")}
 _IMPAIRED = ("offline", "unknown")
 """States of a box that runs, and whose checks fail."""
-# Each session would read AWS's descriptions again; commands are forked from here.
-botocore.session.create_loader = cache(botocore.session.create_loader)
-for _service in ("ec2", "pricing", "service-quotas", "ssm"):
-    _keys = {"aws_access_key_id": "none", "aws_secret_access_key": "none"}
-    boto3.session.Session(region_name=HOME, **_keys).client(_service)
+
+
+@cache
+def _keep_descriptions() -> None:
+    """Read AWS's descriptions once: each session would, and commands are forked from here."""
+    import boto3
+    import botocore.session
+
+    botocore.session.create_loader = cache(botocore.session.create_loader)
+    for service in ("ec2", "pricing", "service-quotas", "ssm"):
+        keys = {"aws_access_key_id": "none", "aws_secret_access_key": "none"}
+        boto3.session.Session(region_name=HOME, **keys).client(service)
 
 
 _TYPES: dict[bytes, tuple[int, bytes]] = {}
@@ -70,6 +69,13 @@ class Ec2Answers:
     """How one account answers: `(method, path, headers, body)` to status and text."""
 
     def __init__(self, account: SimulatedAccount) -> None:
+        # A second, which each worker would take to collect the tests.
+        from moto.core import DEFAULT_ACCOUNT_ID
+        from moto.ec2.models import ec2_backends
+        from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+        from werkzeug.test import Client
+
+        _keep_descriptions()
         self._account = account
         self._moto = ec2_backends[DEFAULT_ACCOUNT_ID][HOME]
         self._moto.reset()
@@ -329,11 +335,15 @@ class _named:  # noqa: N801 - used as a function
         self._box_id = box_id
 
     def __enter__(self) -> None:
-        self._own = moto_instances.random_instance_id
-        moto_instances.random_instance_id = lambda: self._box_id  # type: ignore[assignment]
+        from moto.ec2.models import instances
+
+        self._own = instances.random_instance_id
+        instances.random_instance_id = lambda: self._box_id  # type: ignore[assignment]
 
     def __exit__(self, *_: object) -> None:
-        moto_instances.random_instance_id = self._own
+        from moto.ec2.models import instances
+
+        instances.random_instance_id = self._own
 
 
 ANSWERS = Ec2Answers

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from huggingface_hub import HfApi
 
 from bootstrap.errors import NoOfferError, UnreachableError
 from bootstrap.providers import PROVIDERS, ApiKey, CloudAccount, RefusedError, accounts
@@ -85,6 +84,8 @@ def test_hugging_faces_own_library_sends_the_same_request_for_a_job(
     order = RentOrder(lease_hours=2, image="python:3.12")
     ours = account.rent(offers_of([account], order)[0][0], order, MARK, PUBLIC)
     # As itself, it is turned away by the rule for our own requests alone.
+    from huggingface_hub import HfApi  # it takes each worker a moment to import
+
     theirs = HfApi(endpoint=simulation.url, token=KEY)
     made = theirs.run_job(
         **{"image": "python:3.12", "command": ["sleep", "infinity"], "flavor": "t4-small"},
