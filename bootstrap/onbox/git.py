@@ -8,12 +8,13 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING
 
 from .run_folder import RunFolder, lines_of, names_in, write_whole
+from .short_program import ProgramEnd, run
 
-if TYPE_CHECKING:
-    from subprocess import CompletedProcess
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # slow to import
+    from typing import IO
 
 _SETTINGS = (
     *("core.hooksPath=/dev/null", "core.fsmonitor=false", "core.splitIndex=false", "gc.auto=0"),
@@ -34,24 +35,15 @@ class BoxGit:
         """`objects`: a folder with more of them, in case this one lost some."""
         self.folder, self._tree = folder, tree
         settings = [word for one in _SETTINGS for word in ("-c", one)]
-        self.command = ["git", *settings, f"--git-dir={folder}"]
+        self.command = ["git", "-C", tree or folder, *settings, f"--git-dir={folder}"]
         self.command += [f"--work-tree={tree}"] if tree else []
         kept = {name: text for name, text in os.environ.items() if not name.startswith("GIT_")}
         self.variables = {**kept, **_VARIABLES}
         if objects:
             self.variables["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = objects
 
-    def run(self, *words: str, given: bytes = b"") -> CompletedProcess[bytes]:
-        import subprocess  # slow to import, and a run's own programs load this
-
-        return subprocess.run(
-            [*self.command, *words],
-            cwd=self._tree or self.folder,
-            env=self.variables,
-            input=given,
-            capture_output=True,
-            check=False,
-        )
+    def run(self, *words: str, given: bytes = b"") -> ProgramEnd:
+        return run([*self.command, *words], self.variables, given)
 
     @contextmanager
     def reading(self, *words: str) -> Iterator[IO[bytes]]:
@@ -66,15 +58,15 @@ class BoxGit:
     def ask(self, *words: str, given: bytes = b"") -> str:
         """Return what it prints. Raises OSError if it fails."""
         said = self.run(*words, given=given)
-        if said.returncode:
-            raise OSError(os.fsdecode(said.stderr))
-        return os.fsdecode(said.stdout)
+        if said.code:
+            raise OSError(os.fsdecode(said.errors))
+        return os.fsdecode(said.output)
 
     def succeeds(self, *words: str, given: bytes = b"") -> bool:
         """Return whether it ends well; what it says against that goes into the log."""
         said = self.run(*words, given=given)
-        sys.stderr.write(os.fsdecode(said.stderr))
-        return not said.returncode
+        sys.stderr.write(os.fsdecode(said.errors))
+        return not said.code
 
     def paths(self, *words: str) -> list[str]:
         """Return the paths that it prints, each ended by a NUL."""

@@ -24,7 +24,7 @@ def find_edits(tree: BoxTree) -> tuple[list[str], list[str]]:
         elif not os.path.lexists(path):
             gone.append(file)
     removals = ("--cached", "--name-only", "--diff-filter=D", "-z", "HEAD", "--")
-    staged = tree.work.run("diff-index", *removals).stdout if gone else b""
+    staged = tree.work.run("diff-index", *removals).output if gone else b""
     told = {*os.fsdecode(staged).split("\0")}
     edited += [file for file in gone if file in told]
     return edited, [file for file in gone if file not in told]

@@ -130,8 +130,8 @@ class Placing:
             self._fetch_from_store(new)
         begin_placed(new, new.placed)
         done = new.placed.run("checkout", "-q", "--detach", self._snapshot, "--")
-        said = os.fsdecode(done.stderr)
-        if done.returncode or _NOT_WRITTEN in said:
+        said = os.fsdecode(done.errors)
+        if done.code or _NOT_WRITTEN in said:
             remove_folder(new.path)
             log(said)
             raise _not_written() if _NOT_WRITTEN in said else OSError("git could not check it out")
@@ -197,7 +197,7 @@ class Placing:
         names = ("HEAD^{commit}", f"refs/heads/{self._wanted.branch}^{{commit}}")
         given = os.fsencode("\n".join((*names, "refs/boxstrap/placed", "")))
         done = self._tree.work.run("cat-file", "--batch-check=%(objectname)", given=given)
-        found = os.fsdecode(done.stdout).splitlines()
+        found = os.fsdecode(done.output).splitlines()
         found = ["" if line.endswith(" missing") else line for line in found]
         self._refs = [*found, "", "", ""][:3]
 
@@ -216,8 +216,8 @@ class Placing:
         tree, sent = self._tree, f"refs/boxstrap/{commit}"
         if (
             commit not in ("", self._new, self._refs[2])
-            and tree.store.run("show-ref", "-q", "--verify", sent).returncode
-            and tree.work.run("merge-base", "--is-ancestor", commit, self._new).returncode
+            and tree.store.run("show-ref", "-q", "--verify", sent).code
+            and tree.work.run("merge-base", "--is-ancestor", commit, self._new).code
         ):
             log(*tree.work.lines("log", "--oneline", "-n", "10", f"{self._new}..{commit}"))
             what = f"the box has commits of its own in {tree.path}, on {name} (listed above)"
@@ -249,10 +249,10 @@ class Placing:
         before = RunFolder(placed.folder).first("HEAD")
         words = ("checkout", "-q", "--no-overwrite-ignore", "--detach", self._snapshot, "--")
         done = placed.run(*words)
-        if done.returncode and count_known_as_placed(tree, self._snapshot):
+        if done.code and count_known_as_placed(tree, self._snapshot):
             done = placed.run(*words)
-        said = os.fsdecode(done.stderr)
-        if done.returncode:
+        said = os.fsdecode(done.errors)
+        if done.code:
             os.unlink(tree.switch_note)
             log(said)
             if "untracked working tree files would be" in said:
@@ -291,8 +291,8 @@ class Placing:
         config = "\n".join((*lines_of(f"{work.folder}/config"), ""))
         is_origin = f'[remote "origin"]\n\turl = {url}\n' in config  # git need not be asked then
         if url and not is_origin and not os.path.exists(f"{tree.notes}/repo.adopted"):
-            origin = os.fsdecode(work.run("config", "--get", "remote.origin.url").stdout)
-            if origin != f"{url}\n" and work.run("remote", "set-url", "origin", url).returncode:
+            origin = os.fsdecode(work.run("config", "--get", "remote.origin.url").output)
+            if origin != f"{url}\n" and work.run("remote", "set-url", "origin", url).code:
                 work.ask("remote", "add", "origin", url)
         # In a switch: HEAD, the branch and the mark may be there already.
         if self._refs != [self._new] * 3:
@@ -331,7 +331,7 @@ def place_tags(wanted: WantedTree) -> None:
 
 def is_user_right(wanted: WantedTree) -> bool:
     look = ("config", "--local", "-z", "--get-regexp", "^user[.]")
-    said = os.fsdecode(wanted.tree.work.run(*look).stdout).split("\0") if wanted.user else []
+    said = os.fsdecode(wanted.tree.work.run(*look).output).split("\0") if wanted.user else []
     return all(f"{name}\n{text}" in said for name, text in wanted.user.items())
 
 
@@ -344,7 +344,7 @@ def set_user(wanted: WantedTree) -> None:
 def is_placed(wanted: WantedTree) -> bool:
     tree = wanted.tree
     # Also asks for the tree's id: git opens the pack for it, and notices if the pack is damaged.
-    head = os.fsdecode(tree.work.run("rev-parse", "HEAD", "HEAD^{tree}").stdout).split("\n")
+    head = os.fsdecode(tree.work.run("rev-parse", "HEAD", "HEAD^{tree}").output).split("\n")
     with open(f"{tree.work.folder}/index", "rb") as index:
         begins_right = index.read(4) == b"DIRC"
     return (

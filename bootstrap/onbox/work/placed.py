@@ -97,7 +97,7 @@ def _merged(tree: BoxTree, snapshot: str) -> Iterator[tuple[str, str]]:
         look = ("log", "-m", "-1", "--format=%H", f"--find-object={blob}", snapshot, f"^{before}")
         # git also finds the commit that replaced what was placed.
         is_new = entry and blob != tree.placed.id_of(f":{file}")
-        if is_new and tree.placed.run(*look, "--", file).stdout:
+        if is_new and tree.placed.run(*look, "--", file).output:
             yield file, entry
 
 

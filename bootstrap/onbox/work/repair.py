@@ -4,7 +4,6 @@ stays as it is. `onbox work.repair GIT_FOLDER` removes locks there that nobody h
 from __future__ import annotations
 
 import os
-import re
 import sys
 from contextlib import suppress
 from time import sleep
@@ -15,7 +14,9 @@ from ..step_report import StepError, caution, log
 from .edits import begins_like, cut_files, find_edits
 from .placed import git_hash, index_as_placed, name_store, take_over
 
-_ID = "[0-9a-f]{40,64}"
+
+def _is_id(text: str) -> bool:
+    return len(text) in (40, 64) and not text.strip("0123456789abcdef")
 
 
 def locks_in(folder: str) -> list[str]:
@@ -144,7 +145,7 @@ class Repair:
         sent = f"{self._tree.store.folder}/refs/boxstrap"
         refs = [f"{sent}/{name}" for name in names_in(sent)]
         for ref in (f"{self._tree.work.folder}/refs/boxstrap/placed", *refs):
-            if os.path.isfile(ref) and not re.fullmatch(_ID, "".join(lines_of(ref))):
+            if os.path.isfile(ref) and not _is_id("".join(lines_of(ref))):
                 os.unlink(ref)
 
     def _is_work_right(self) -> bool:
@@ -153,8 +154,7 @@ class Repair:
         return (
             not wrong_packs(f"{tree.notes}/repo.packs", f"{tree.objects}/pack")
             and is_index_right(f"{tree.work.folder}/index", self._id_length)
-            and tree.work.run("diff-index", "--cached", "--quiet", "HEAD", "--").returncode
-            in (0, 1)
+            and tree.work.run("diff-index", "--cached", "--quiet", "HEAD", "--").code in (0, 1)
         )
 
     def _repair_work(self) -> None:
@@ -166,7 +166,7 @@ class Repair:
         take_objects(tree, copy=True)
         self._repair_head()
         index = f"{work.folder}/index"
-        if not is_index_right(index, self._id_length) or work.run("ls-files").returncode:
+        if not is_index_right(index, self._id_length) or work.run("ls-files").code:
             with suppress(FileNotFoundError):
                 os.unlink(index)
             work.ask("read-tree", "HEAD")
@@ -178,7 +178,7 @@ class Repair:
     def _repair_head(self) -> None:
         work = self._tree.work
         head = "".join(lines_of(f"{work.folder}/HEAD")[:1])
-        if not re.fullmatch(f"ref: refs/heads/.{{1,255}}|{_ID}", head):
+        if not (_is_id(head) or (head.startswith("ref: refs/heads/") and head[16:])):
             head = f"ref: refs/heads/{self._branch or 'main'}"
             write_whole(f"{work.folder}/HEAD", f"{head}\n")
         if not work.id_of("HEAD^{tree}"):
@@ -201,15 +201,15 @@ class Repair:
         of these from the user's git."""
         tree, placed = self._tree, self._tree.placed
         head = "".join(lines_of(f"{placed.folder}/HEAD")[:1])
-        if not lines_of(f"{placed.folder}/commondir") or not re.fullmatch(_ID, head):
+        if not lines_of(f"{placed.folder}/commondir") or not _is_id(head):
             name_store(tree, placed)
             write_whole(f"{placed.folder}/HEAD", f"{self._snapshot}\n")
         index = f"{placed.folder}/index"
         if is_index_right(index, self._id_length):
-            if not placed.run("diff-index", "--cached", "--quiet", "HEAD", "--").returncode:
+            if not placed.run("diff-index", "--cached", "--quiet", "HEAD", "--").code:
                 return
             # Also if a switch ended before HEAD was written.
-            if not placed.run("ls-files").returncode:
+            if not placed.run("ls-files").code:
                 index_as_placed(placed)
                 return
         with suppress(FileNotFoundError):
@@ -224,9 +224,9 @@ class Repair:
         tree = self._tree
         new, _, commit = "".join(lines_of(tree.switch_note)[:1]).partition(" ")
         # A note that a power cut left empty was not on the disk yet, so no file was switched.
-        if re.fullmatch(_ID, commit):
+        if _is_id(commit):
             look = ("diff-index", "--cached", "--name-only", "--no-renames", "-z", new, "--")
-            switched = os.fsdecode(tree.placed.run(*look).stdout).split("\0")[:-1]
+            switched = os.fsdecode(tree.placed.run(*look).output).split("\0")[:-1]
             for file in switched:
                 if begins_like(tree, new, file):
                     os.unlink(f"{tree.path}/{file}")

@@ -5,7 +5,6 @@ and each file that was pushed there. A tracked file is never shared.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -13,7 +12,7 @@ from ..git import BoxTree
 from ..run_folder import lines_of, names_in
 from ..step_report import StepError, caution
 
-_NOT_MISSED = re.compile(r"(.*/)?\..*|.*__pycache__/|.*\.pyc|.*\.egg-info/", re.DOTALL)
+_NOT_MISSED = ("__pycache__/", ".pyc", ".egg-info/")
 
 
 class SharedFolders:
@@ -57,7 +56,7 @@ class SharedFolders:
     def _link_folder(self, link: str, place: str) -> None:
         """What is not in the main tree either is made there, as a folder unless its name is a
         file's. Raises OSError."""
-        is_file = re.fullmatch(r".+\..+", os.path.basename(place))
+        is_file = "." in os.path.basename(place)[1:-1]
         os.makedirs(os.path.dirname(place) if is_file else place, exist_ok=True)
         os.makedirs(os.path.dirname(link), exist_ok=True)
         if os.path.isdir(link) and not os.path.islink(link):
@@ -85,9 +84,9 @@ class SharedFolders:
         found: list[str] = []
         with suppress(OSError):
             found = main.paths("ls-files", "-zoi", "--exclude-standard", "--directory")
-        mine = (f"{venv}/", *(f"{re.sub('/$', '', each)}/" for each in results))
+        mine = (".", f"{venv}/", *(f"{each.rstrip('/')}/" for each in results))
         lacking = [path for path in found if not os.path.exists(f"{self._tree.path}/{path}")]
-        lacking = [path for path in lacking if not _NOT_MISSED.fullmatch(path)]
-        lacking = [path for path in lacking if not f"{re.sub('/$', '', path)}/".startswith(mine)]
+        lacking = [path for path in lacking if not (path.endswith(_NOT_MISSED) or "/." in path)]
+        lacking = [path for path in lacking if not f"{path.rstrip('/')}/".startswith(mine)]
         if lacking:
             caution("tree-lacks-ignored", *lacking)

@@ -1,0 +1,39 @@
+"""A program that is run without `subprocess`: what it is given, gets, and prints."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from bootstrap.onbox.run_folder import names_in
+from bootstrap.onbox.short_program import run
+
+LARGE = b"x" * (1 << 20)
+
+
+def test_a_program_that_reads_and_prints_much_at_once_does_not_hang() -> None:
+    done = run(["sh", "-c", "tee /dev/fd/2"], {**os.environ}, LARGE)
+    assert (done.code, done.output, done.errors) == (0, LARGE, LARGE)
+
+
+def test_a_program_that_reads_nothing_of_its_input_is_no_error() -> None:
+    assert run(["sh", "-c", "exit 3"], {**os.environ}, LARGE).code == 3
+
+
+def test_a_program_gets_no_lock_of_ours_and_ends_at_a_closed_pipe() -> None:
+    lock, other = os.pipe()
+    os.set_inheritable(lock, True)
+    done = run(["sh", "-c", "kill -PIPE $$; echo late"], {**os.environ})
+    assert (done.code, done.output) == (128 + 13, b"")
+    done = run(["sh", "-c", f": <&{lock}"], {**os.environ})
+    assert done.code, "it has the file"
+    for file in (lock, other):
+        os.close(file)
+
+
+def test_a_program_that_is_not_there_raises_an_error_and_leaves_no_file_open() -> None:
+    before = names_in("/proc/self/fd")
+    with pytest.raises(FileNotFoundError):
+        run(["no-such-program"], {**os.environ})
+    assert len(names_in("/proc/self/fd")) == len(before)
