@@ -234,7 +234,8 @@ class Placing:
         """Find folders that somebody replaced with a link, to a larger disk for example: git would
         put a folder in its place."""
         tree, placed = self._tree, self._tree.placed
-        paths, folders = {path for _, path in self.changes}, set[str]()
+        folders: set[str] = set()
+        paths = {path for _, path in self.changes}
         while paths := {os.path.dirname(path) for path in paths} - {""}:
             folders |= paths
         links = [each for each in sorted(folders) if os.path.islink(f"{tree.path}/{each}")]

@@ -320,6 +320,24 @@ def test_a_shared_folder_below_a_symlink_out_of_the_tree_is_refused(placed: Plac
     assert not (placed.home / "c").exists()
 
 
+@pytest.mark.parametrize(("steps", "said"), [("agent repo", "there"), ("repo", "no-python")])
+def test_placing_waits_for_the_python_of_the_step_agent_if_that_is_to_bring_one(
+    tmp_path: Path, steps: str, said: str
+) -> None:
+    """As where the box's own is too old."""
+    old = tmp_path / "old/python3"
+    old.parent.mkdir()
+    old.write_text("#!/bin/sh\nexit 1\n")
+    old.chmod(0o755)
+    own = tmp_path / "agent/bin"
+    lines = f"BOX_HOME={tmp_path} STEP_CODE=/dev/stdout STEPS=({steps}) PATH={old.parent}:$PATH"
+    makes = f"(sleep 0.3; mkdir -p {own}; ln -s /bin/true {own}/python) >/dev/null &"
+    library = shell_part("lib", "base") + shell_part("steps", "repo")
+    script = f"{library}\n{lines}\n{makes}\nawait_python; echo there"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    assert done.stdout.split() == [said]
+
+
 def test_programs_on_a_box_take_names_of_any_bytes_whatever_its_locale_is(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text("import sys\nprint(sys.flags.utf8_mode, sys.argv[1])\n")
