@@ -59,6 +59,14 @@ def is_alive(process: str) -> bool:
     return stat is not None and (stat.start, boot_id()) == (start, boot) and stat.state != "Z"
 
 
+def forget_locale() -> None:
+    """Take back the variable that Python sets in the C locale (PEP 538): no training is to see
+    it."""
+    with open("/proc/self/environ", "rb") as file:
+        if b"LC_CTYPE" not in (pair.partition(b"=")[0] for pair in file.read().split(b"\0")):
+            os.environ.pop("LC_CTYPE", None)
+
+
 def begin_apart(*words: str) -> list[Any]:
     """Start a program that outlives this one, with no input and output; none if it isn't there."""
     from subprocess import DEVNULL, Popen  # slow to import

@@ -1,8 +1,5 @@
 """Runs that wait for their turn on a box; the first made starts first.
 
-`onbox run_queue revive BOX_HOME ENV_FILE` gives each queued run a runner, which waits for its turn,
-if it has none; `last RUN` prints the last run that resumed it.
-
 RUN/queue says what it waits for: `after RUN` (that ended with 0), `after-any RUN` (it ended),
 `gpus` (no other run has its GPUs). Only the holder of the lock decides: a run leaves the queue by
 `pid`, when it begins, or by `exit`.
@@ -90,12 +87,29 @@ def take_out(runs: Sequence[RunFolder], why: str) -> bool:
     return taken > 0
 
 
+def unattended(home: str) -> list[RunFolder]:
+    """Return the queued runs that no process waits for: the box was restarted, or it was killed."""
+    waiting = (run for run in runs_below(f"{home}/runs") if run.has("queue"))
+    return [run for run in waiting if run.state() == QUEUED and not run.is_attended]
+
+
+def revive(home: str, env_file: str) -> None:
+    """Give each queued run a runner, which waits for its turn, if it has none."""
+    if unattended(home):
+        with suppress(OSError), _deciding(home):
+            _revive(home, env_file)
+
+
+def runner_of(run: RunFolder, env_file: str) -> list[str]:
+    """Return the program that a run belongs to."""
+    python = (sys.executable, "-I", "-S", "-B", "-X", "utf8")
+    return [*python, MAIN, "runs.runner", run.path, env_file]
+
+
 def _revive(home: str, env_file: str) -> None:
-    """Give each queued run a process that waits, if it has none. With the lock held."""
-    for run in runs_below(f"{home}/runs"):
-        if not run.has("queue") or run.state() != QUEUED or run.is_attended:
-            continue
-        program = [sys.executable, "-I", "-S", "-B", MAIN, "runs.runner", run.path, env_file]
+    """Do so with the lock held."""
+    for run in unattended(home):
+        program = runner_of(run, env_file)
         with suppress(OSError):  # one that can't be noted would end at once; others get theirs
             write_whole(f"{run.path}/waiter", "\n")
             for waiter in begin_apart(*program):
@@ -139,12 +153,3 @@ def _keep_results(run: RunFolder) -> bool:
     if not refused:
         os.unlink(note)
     return not refused
-
-
-def main() -> None:
-    word, place, *more = sys.argv[1:]
-    if word == "revive":
-        with _deciding(place):
-            _revive(place, more[0])
-    elif word == "last":
-        sys.stdout.write(f"{last_of(RunFolder(place)).path}\n")

@@ -17,8 +17,8 @@ from bootstrap.boxes.run import MADE_NOTHING, STOPPED, Run, is_name
 from bootstrap.boxes.run_details import results_in_the_way
 from bootstrap.errors import BoxstrapError, NotSafeError, StepFailedError, UnreachableError
 from bootstrap.link.cancel import CancelToken
-from bootstrap.link.exchange import BASH, answer_rows, answer_time, stream_script
-from bootstrap.link.query import build_query
+from bootstrap.link.exchange import answer_rows, answer_time, stream_script
+from bootstrap.link.query import ask
 from bootstrap.link.reconnecting import Backoff
 from bootstrap.link.target import BoxOptions
 from bootstrap.link.wire import LinkLost, NoAnswer
@@ -305,7 +305,6 @@ _WHY = {
         "Begin a run of those, with the command that goes on: boxstrap run -- COMMAND",
     ),
     "busy": ("another setup is at work on this box", "See what it does: boxstrap status"),
-    "script": ("the box was set up by an earlier version", _SET_UP),
 }
 """The box's word for why it starts nothing -> reason and what to do."""
 
@@ -342,7 +341,7 @@ def resume_run(
 
 def _ask(box: BoxLogin, query: str) -> dict[str, str]:
     """Return the box's complete answer. Raises LinkLost, NoAnswer."""
-    said = dict(answer_rows(stream_script(box.wire, query, BASH).whole()))
+    said = dict(answer_rows(stream_script(box.wire, query).whole()))
     if "over" not in said:
         if not box.wire.alive():
             raise LinkLost(box.label)
@@ -355,15 +354,9 @@ def _ask(box: BoxLogin, query: str) -> dict[str, str]:
 
 
 def _begun(box: BoxLogin, old: Run, wait_s: int, *, overwrite: bool = False) -> Run:
-    query = build_query(
-        "resume",
-        workdir=box.workdir,
-        repo_key=old.repo_key,
-        name=old.name,
-        run_id=secrets.token_hex(8),
-        wait_s=wait_s,
-        overwrite="yes" if overwrite else "",
-    )
+    asked = {"key": old.repo_key, "name": old.name, "id": secrets.token_hex(8)}
+    more = {"wait_s": wait_s, "overwrite": overwrite}
+    query = ask("runs.resume", {**asked, **more}, workdir=box.workdir)
     said = box.ask(partial(_ask, query=query))
     where = f"{box.label}, {old.name}"
     if said.get("refused") == "results":

@@ -67,9 +67,11 @@ write_if_changed() { is_text "$1" "$3" || write_file "$@"; }
 
 # onbox PROGRAM ARGUMENT...: runs one of boxstrap's programs in Python, in the box's own where ours is not made yet. Names
 # of files may be any bytes, whatever the box's locale is.
-onbox() { "$(own_python)" -I -S -B -X utf8 "$ONBOX" "$@"; }
-
-own_python() { if [ -x "$BOX_HOME/agent/bin/python" ]; then printf %s "$BOX_HOME/agent/bin/python"; else printf python3; fi; }
+onbox() {
+  local python=$BOX_HOME/agent/bin/python
+  [ -x "$python" ] || python=python3
+  "$python" -I -S -B -X utf8 "$ONBOX" "$@"
+}
 
 # fail CODE SENTENCE...: ends the step. The code goes into its event, with numbers after it if there are any
 # ("dpkg-locked pid=812"); the sentences stay in its log.

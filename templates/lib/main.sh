@@ -132,7 +132,7 @@ setup() {
   ! (would_lose_results) || finish 9 results-unsafe
   # From here on a probe asks this script whether the box is still right.
   [ -n "$ONLY" ] || install_script
-  [ -z "$REVIVE" ] || ! last_run_died || RESTART=yes
+  [ -z "$REVIVE" ] || ! onbox runs.start died "$BOX_HOME" "$REPO_KEY" || RESTART=yes
   [ -z "$RESTART" ] || stop_alive_run
   [ -z "$RUN_ID" ] || RESTART=yes
   ALIVE_RUN=$(alive_in "$BOX_HOME" "$REPO_KEY" "$REPO_DIR") || :

@@ -28,7 +28,7 @@ take_run() {
     ! is_started || exit
     choose_tree
     is_tree || { answer setup repo && exit; }
-    start_keeper
+    start_starter
     begin_sources
     place_state
     rc=$?
@@ -61,14 +61,12 @@ begin_new() {
     set -e
     # For good, not for one command: bash would keep a copy, and login and lock would last as long as the run.
     exec 6>&- 9>&-
-    find_work
-    new_run "$WORK"
-    start_run "$RUN_DIR"
+    start_run
     made_of >"$RUN_DIR/made_of"
     write_stamp train
   ) >"$STEP_LOG" 2>&1 </dev/null
   rc=$?
-  [ "$rc" -eq 0 ] || { answer_failure; revive_all 2>/dev/null; rm -rf -- "$BOX_HOME/runs/$REPO_KEY"/.new.*; }
+  [ "$rc" -eq 0 ] || { answer_failure; rm -rf -- "$BOX_HOME/runs/$REPO_KEY"/.new.*; }
 }
 
 # has_started RUNS: sets run to the run of this id; 1 if it was not started yet.

@@ -349,11 +349,7 @@ def of_engine(count: str) -> str:
 
 
 def main() -> int:
-    """Answer the user's machine until it hangs up, or print what `of_engine` says."""
-    if sys.argv[1] == "engine":
-        said = of_engine(sys.argv[2])
-        sys.stdout.write(f"{said}\n")
-        return int(not said)
+    """Answer the user's machine until it hangs up."""
     os.umask(0o077)
     box_home, asked = Path(sys.argv[1]), json.loads(sys.argv[2])
     listeners = Listeners()

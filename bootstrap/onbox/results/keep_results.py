@@ -5,8 +5,6 @@ begin RUN [SECONDS]   before a run begins: earlier results; then what is there
 room RUN [SECONDS]    for one that waits for its turn: earlier results alone
 give-up RUN           as `begin`, but earlier results may be overwritten
 look RUN TREE PATH... could a run begin there?
-ahead RUN TREE PATH.. earlier results of that place already; then a line of standard input,
-                      `begin RUN [SECONDS]` or its like, is done as above, and `over CODE` printed
 end RUN               after its end: what it made
 
 Results that are not home are copied into the folder of their run: as clones of their blocks, which
@@ -212,20 +210,6 @@ def begin(run: RunResults, word: str, seconds: float) -> int:
     return refused
 
 
-def ahead(run: RunResults) -> int:
-    """Copy what a run in this place would lose, while other things are done; then do what comes.
-
-    What can't be kept is told when the run begins.
-    """
-    with suppress(CantKeep, OSError):
-        for one in earlier(run):
-            with suppress(CantKeep):
-                one.keep(time.monotonic() + QUICK_S)
-    if line := sys.stdin.readline():
-        print("over", asked(*line.rstrip("\n").split("\t")), flush=True)
-    return 0
-
-
 def note_before(run: RunResults) -> None:
     """Note what is there. If the disk is full all that is there counts as the run's later."""
     files = run.find()
@@ -321,7 +305,4 @@ def asked(word: str, place: str, *more: str) -> int:
 
 
 def main() -> int:
-    word, place, *more = sys.argv[1:]
-    if word == "ahead":
-        return ahead(RunResults(place, more[0], more[1:]))
-    return asked(word, place, *more)
+    return asked(*sys.argv[1:])

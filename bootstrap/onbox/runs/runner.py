@@ -14,7 +14,7 @@ import time
 from contextlib import suppress
 
 from .. import MAIN, SHELL_PROGRAMS
-from ..processes import identity, is_alive
+from ..processes import forget_locale, identity, is_alive
 from ..run_folder import RunFolder, lines_of, write_exit, write_whole
 
 TYPE_CHECKING = False
@@ -46,10 +46,9 @@ class RunRunner:
             from ..run_queue import wait_for_turn
 
             wait_for_turn(self._run, self._env_file)
-            from .window import open_session  # slow to import
+            from .window import open_session, window_program  # slow to import
 
-            program = [sys.executable, "-I", "-S", "-B", MAIN, "runs.window", self._run.path]
-            open_session(self._run, os.path.basename(self._run.path), program)
+            open_session(self._run, os.path.basename(self._run.path), window_program(self._run))
         elif not self._claim():
             sys.exit(1)
         signal.pthread_sigmask(signal.SIG_BLOCK, {*_HEEDED, signal.SIGHUP})
@@ -245,14 +244,6 @@ class RunRunner:
             self._note(f"node {rank} {ended} {why}")
             return int(ended)
         return code
-
-
-def forget_locale() -> None:
-    """Take back the variable that Python sets in the C locale (PEP 538): no training is to see
-    it."""
-    with open("/proc/self/environ", "rb") as file:
-        if b"LC_CTYPE" not in (pair.partition(b"=")[0] for pair in file.read().split(b"\0")):
-            os.environ.pop("LC_CTYPE", None)
 
 
 def _track(run: RunFolder) -> None:

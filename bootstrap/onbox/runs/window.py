@@ -2,7 +2,7 @@
 
 It is only a window onto a run: if somebody ends it, or tmux itself dies, the run continues. The
 server is our own, apart from the provider's and from the user's settings; it shows its environment
-to anyone who asks, so no secret is in it: a run reads them from their file.
+to anyone who asks, so who starts it has none (`new_run.clean_environment`).
 
 `onbox runs.window RUN` shows the log of a run whose runner is elsewhere; Ctrl-C ends the run, as in
 its own session.
@@ -21,27 +21,20 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import chain, count
 
+from .. import MAIN
 from ..processes import is_alive
-from ..run_folder import RUNNING, RunFolder, secrets_of, write_whole
+from ..run_folder import RUNNING, RunFolder, write_whole
 
 _LOOK_S = 0.2
 _PIECE = 1 << 16
 
 
-def plain_environment(home: str) -> dict[str, str]:
-    """Return our environment without the box's secrets, which rc files set."""
-    hidden = {*secrets_of(home), "TMUX"}
-    return {name: value for name, value in os.environ.items() if name not in hidden}
-
-
-def tmux(home: str, *words: str, quiet: bool = True) -> str | None:
+def tmux(*words: str, quiet: bool = True) -> str | None:
     """Ask our own server; return what it prints, None if it refuses or there is no tmux."""
     command = ["tmux", "-u", "-L", "boxstrap", "-f", "/dev/null", *words]
     errors = subprocess.DEVNULL if quiet else None
     with suppress(OSError):
-        done = subprocess.run(
-            command, env=plain_environment(home), stdout=subprocess.PIPE, stderr=errors, check=False
-        )
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=errors, check=False)
         return None if done.returncode else done.stdout.decode("utf-8", "replace")
     return None
 
@@ -59,7 +52,7 @@ def open_session(run: RunFolder, name: str, program: Sequence[str]) -> bool:
         size = ("-x", "200", "-y", "50")
         words = ("new-session", "-d", *size, "-s", free, "-c", run.first("dir"), *program)
         stays = (";", "set-option", "-t", f"={free}:", "remain-on-exit", "on")
-        if tmux(run.home, *dead, *words, *stays, quiet=False) is not None:
+        if tmux(*dead, *words, *stays, quiet=False) is not None:
             return True
         time.sleep(pause)
         if has_runner(run):
@@ -71,7 +64,7 @@ def _free_name(run: RunFolder, name: str) -> tuple[str, bool]:
     """Return a name that no live session has, and whether a dead one has it."""
     longer = re.sub("[^A-Za-z0-9_-]", "-", f"{name}-{run.key}")
     for free in chain((name, longer), (f"{longer}-{number}" for number in count(2))):
-        panes = tmux(run.home, "list-panes", "-t", f"={free}", "-F", "#{pane_dead}")
+        panes = tmux("list-panes", "-t", f"={free}", "-F", "#{pane_dead}")
         if "0" not in (panes or "").split():
             return free, bool(panes)
     raise AssertionError
@@ -81,9 +74,13 @@ def has_runner(run: RunFolder) -> bool:
     """Whether a process is at work for it: its runner, which may not have claimed it yet."""
     for number in filter(str.isdigit, os.listdir("/proc")):
         with suppress(OSError), open(f"/proc/{number}/cmdline", "rb") as file:
-            if file.read().split(b"\0")[5:7] == [b"runs.runner", os.fsencode(run.path)]:
+            if b"\0runs.runner\0%b\0" % os.fsencode(run.path) in file.read():
                 return True
     return False
+
+
+def window_program(run: RunFolder) -> list[str]:
+    return [sys.executable, "-I", "-S", "-B", "-X", "utf8", MAIN, "runs.window", run.path]
 
 
 class Window:

@@ -16,9 +16,10 @@ import pytest
 
 from bootstrap.link import build_query
 from bootstrap.onbox import run_queue
+from bootstrap.onbox.processes import is_alive
 from bootstrap.onbox.results import keep_results
 from bootstrap.onbox.run_folder import RunFolder
-from tests.box_programs import LIBRARY, lay_programs, onbox
+from tests.box_programs import lay_programs
 from tests.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.sampled(of="module")
@@ -27,7 +28,7 @@ FOREVER = "while :; do sleep 1; done"
 
 
 class QueueBox:
-    """A box's folder, in which runs are made by hand and started by the shipped scripts."""
+    """A box's folder, in which runs are made by hand and started by the shipped programs."""
 
     def __init__(self, folder: Path) -> None:
         self.home, self.journal = folder / ".boxstrap", folder / "journal"
@@ -38,8 +39,9 @@ class QueueBox:
         self.journal.touch()
         (self.home / "agent/bin").mkdir(parents=True)
         (self.home / "agent/bin/python").symlink_to(sys.executable)
-        (self.home / "library").write_text(LIBRARY)
-        lay_programs(self.home / "box/current")
+        self._programs = lay_programs(self.home / "box/current")
+        self.bin = folder / "bin"
+        self.bin.mkdir()
 
     def make(self, name: str, *, queue: str = "", gpus: str = "", command: str = "") -> Path:
         """Make a run without starting it; it lasts until its gate is opened."""
@@ -58,30 +60,39 @@ class QueueBox:
         return run
 
     def begin(self, run: Path) -> Path:
-        """Start a run as a script on the box does."""
-        self.script(f"start_run '{run}'")
+        """Start a run as a program on the box does."""
+        self.do(f"new_run.start(new_run.RunFolder({str(run)!r}), [])")
         return run
 
-    def script(self, line: str) -> str:
-        """Run a line with the library loaded; return what it prints."""
-        programs = self.home / "box/current"
-        here = f"have() {{ [ $1 != tmux ]; }}\nBOX_HOME={self.home} PROGRAMS={programs}\n"
-        here += f"ONBOX={onbox(programs)}\n"
-        here += "RESULTS=() REPO_DIR=/nowhere ENV_FILE=/nowhere STEP_CODE=/dev/null; set -e\n"
+    def revive(self) -> None:
+        self.do(f"new_run.revive({str(self.home)!r}, '/nowhere')")
+
+    def do(self, line: str, before: str = "") -> None:
+        """Run a line of Python with the box's programs."""
+        load = f"import sys; sys.path.insert(0, {str(self._programs)!r})\n"
+        load += "from onbox.runs import new_run, window\nnew_run.has_tmux = lambda: False\n"
+        load += f"new_run.clean_environment('')\n{line}"
         # Not this machine's own tmux server; and a box says nothing of its language.
-        silent = dict.fromkeys(("LANG", "LC_ALL", "LC_CTYPE"), "")
-        env = {**os.environ, **silent, "TMUX_TMPDIR": self._tmux}
+        env = {**os.environ, "TMUX_TMPDIR": self._tmux, "PATH": f"{self.bin}:{os.environ['PATH']}"}
+        for name in ("LANG", "LC_ALL", "LC_CTYPE"):
+            env.pop(name, None)
         # As a login starts it, also where the tests themselves ignore a hangup.
-        bash = ["env", "--default-signal=HUP", "bash"]
-        command = [*bash, "-c", f". {self.home}/library\n{here}{line}"]
+        command = f'{before}exec env --default-signal=HUP {sys.executable} -I -S -B -c "$1"'
         done = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=PATIENCE_S, env=env
-        )
+            ["bash", "-c", command, "bash", load],
+            capture_output=True, text=True, check=False, timeout=PATIENCE_S, env=env,
+        )  # fmt: skip
         assert (done.returncode, done.stderr) == (0, "")
-        return done.stdout.strip()
+
+    def tmux(self, *words: str) -> list[str]:
+        """Return what the tmux server of runs says."""
+        command = ["tmux", "-L", "boxstrap", *words]
+        env = {**os.environ, "TMUX_TMPDIR": self._tmux}
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
+        return done.stdout.split()
 
     def state(self, run: Path) -> str:
-        return self.script(f"run_state '{run}'")
+        return RunFolder(run).state()
 
     def open(self, *names: str) -> None:
         """Let these runs end."""
@@ -100,7 +111,7 @@ class QueueBox:
         for run in self.runs.glob("*"):
             for name in ("waiter", "pid"):
                 kill(run, name)
-        self.script("our_tmux kill-server 2>/dev/null || :")
+        self.tmux("kill-server")
         shutil.rmtree(self._tmux)
 
 
@@ -119,23 +130,21 @@ def box(tmp_path: Path) -> Iterator[QueueBox]:
     box.close()
 
 
-MEANWHILE = """
-tmux() { command tmux -u -L boxstrap -f /dev/null "$@"; }
-our_tmux() {
-  case $* in *new-session*) tmux new-session -d -s train 'sleep 60' || : ;; esac
-  tmux "$@"
-}
-TRAIN_SESSION=train REPO_KEY=homework-1
+MEANWHILE = """#!/bin/sh
+case $* in *new-session*) {0} -L boxstrap new-session -d -s train 'sleep 60' 2>/dev/null ;; esac
+exec {0} "$@" 2>/dev/null
 """
 
 
 def test_a_session_name_taken_by_another_setup_gets_the_repository_appended(box: QueueBox) -> None:
     """The other setup has the same account but another working folder, so no lock is shared."""
     run = box.make("late")
-    box.script(f"{MEANWHILE}\nnew_session '{run}' runs.window '{run}' 2>/dev/null")
-    assert (run / "session").read_text() == "train-homework-1\n"
-    sessions = box.script("our_tmux list-sessions -F '#{session_name}'").split()
-    assert sorted(sessions) == ["train", "train-homework-1"]
+    (box.bin / "tmux").write_text(MEANWHILE.format(shutil.which("tmux")))
+    (box.bin / "tmux").chmod(0o755)
+    box.do(f"window.open_session(new_run.RunFolder({str(run)!r}), 'train', ['sleep', '60'])")
+    assert (run / "session").read_text() == "train-homework\n"
+    sessions = box.tmux("list-sessions", "-F", "#{session_name}")
+    assert sorted(sessions) == ["train", "train-homework"]
 
 
 @pytest.mark.slow
@@ -147,7 +156,7 @@ def test_queued_runs_wait_for_their_gpus_in_order_and_get_a_tmux_session(box: Qu
     box.open("live")
     wait_until(lambda: box.begun() == ["live", "both"])
     assert (box.runs / "both/session").read_text() == "both\n"
-    assert box.script("our_tmux list-sessions -F '#{session_name}'") == "both"
+    assert box.tmux("list-sessions", "-F", "#{session_name}") == ["both"]
     box.open("both", "last")
     wait_until(lambda: len(box.said()) == 6)
     begun = ["begin live 0", "begin both 0,1", "begin last 1"]
@@ -223,7 +232,7 @@ def test_killed_waiters_of_queued_runs_are_restarted_by_living_waiters(box: Queu
     queued = [box.begin(box.make(f"queued-{n}", queue="gpus")) for n in range(4)]
     for run in queued[:3]:
         kill(run, "waiter")
-    wait_until(lambda: box.script("is_queue_attended && echo yes || :") == "yes")
+    wait_until(lambda: not run_queue.unattended(str(box.home)))
     box.open("live", *(run.name for run in queued))
     wait_until(lambda: len(box.said()) == 10)
     assert box.begun() == ["live", *(run.name for run in queued)]
@@ -257,9 +266,10 @@ def test_queued_runs_whose_waiters_were_all_killed_restart_by_setup(box: QueueBo
     wait_until(all_are_killed)
     wait_until(lambda: box.begun() == ["live"])
     kill(live, "pid")
-    assert box.script("is_queue_attended || echo no") == "no"
+    assert len(run_queue.unattended(str(box.home))) == len(queued)
     box.open(*(run.name for run in queued))
-    box.script("revive_all; revive_all")
+    for _ in range(2):
+        box.revive()
     wait_until(lambda: len(box.said()) == 7)
     assert box.begun() == ["live", *(run.name for run in queued)]
 
@@ -285,9 +295,9 @@ def test_a_queued_run_with_two_waiters_begins_only_once(box: QueueBox) -> None:
     run = box.begin(box.make("queued", queue="gpus"))
     waiter = (run / "waiter").read_text()
     (run / "waiter").unlink()  # as if it had no waiter
-    box.begin(run)
+    box.revive()
     assert (run / "waiter").read_text() != waiter
-    wait_until(lambda: box.script(f"alive '{waiter.strip()}' || echo gone") == "gone")
+    wait_until(lambda: not is_alive(waiter))
     box.open("live", "queued")
     wait_until((run / "exit").exists)
     assert box.begun() == ["live", "queued"]
@@ -296,7 +306,8 @@ def test_a_queued_run_with_two_waiters_begins_only_once(box: QueueBox) -> None:
 
 def test_without_tmux_a_started_run_does_not_hold_the_setup_lock(box: QueueBox) -> None:
     run = box.make("live")
-    box.script(f"exec 9>>{box.home}/lock; flock 9; start_run '{run}'")
+    hold = f"exec 9>>{box.home}/lock; flock 9;"
+    box.do(f"new_run.start(new_run.RunFolder({str(run)!r}), [])", hold)
     wait_until(lambda: box.begun() == ["live"])
     subprocess.run(["flock", "-n", str(box.home / "lock"), "true"], check=True)
     box.open("live")
@@ -310,7 +321,9 @@ def test_a_runs_exit_code_is_kept_though_its_runner_was_killed(box: QueueBox, co
     program.write_text(f"until [ -e {box.gates}/live ]; do sleep 0.02; done; exit 7\n")
     run = box.begin(box.make("live", command=command.format(program)))
     wait_until(lambda: len((run / "pid").read_text().splitlines()) == 2)
-    os.kill(int((run / "pid").read_text().split()[0]), signal.SIGKILL)
+    runner = RunFolder(run).first("pid")
+    os.kill(int(runner.split()[0]), signal.SIGKILL)
+    wait_until(lambda: not is_alive(runner))
     assert box.state(run) == "running"
     box.open("live")
     wait_until(lambda: box.state(run) != "running")

@@ -19,7 +19,7 @@ from bootstrap.boxes.run import STATES, Run, as_it_ended
 from bootstrap.link import build_query
 from bootstrap.link.query import ask
 from bootstrap.onbox.run_folder import RunFolder
-from bootstrap.onbox.runs import top_stream
+from bootstrap.onbox.runs import new_run, top_stream
 from bootstrap.steps.shell import functions, shell_part
 from tests.box_programs import lay_programs, onbox
 from tests.run_states import CASES, Processes, lay, some_processes
@@ -174,14 +174,14 @@ def test_top_shows_other_live_runs_beside_the_newest(name: str, workdir: Path) -
 
 
 @each_state
-def test_a_missing_tmux_session_counts_only_after_the_run_began(name: str, workdir: Path) -> None:
-    library = shell_part("lib", "process") + shell_part("lib", "run_state")
-    script = f"{library}{functions('lib', 'runs', ('has_session',))}\nhave() {{ :; }}\n"
-    script += "our_tmux() { return 1; }\n"
+def test_a_missing_tmux_session_counts_only_after_the_run_began(
+    name: str, workdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(new_run, "has_tmux", lambda: True)
+    monkeypatch.setattr(new_run, "tmux", lambda *_: None)
     case = CASES[name]
     misses = case.state == "running" and len(case.pid or ()) == 2
-    answer = said("bash", f"{script}has_session '{run_of(workdir)}' && echo content || echo missed")
-    assert answer.strip() == ("missed" if misses else "content")
+    assert new_run.has_session(RunFolder(run_of(workdir))) is not misses
 
 
 @each_state

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.onbox import MAIN
+from bootstrap.onbox.runs import resume, start
 from bootstrap.steps.shell import shell_part
 from tests.box_programs import LIBRARY
 from tests.run_states import identity
@@ -316,12 +317,11 @@ def test_an_environment_that_a_live_run_uses_is_not_changed(trees: Trees) -> Non
 
 
 def test_a_run_that_died_in_a_tree_beside_is_not_restarted_at_boot(trees: Trees) -> None:
-    asked = "last_run_died && echo yes || echo no"
     trees.add_run("train-1", trees.main, state="finished")
     trees.add_run("run-2", trees.beside(2), state="died")
-    assert trees.ask(asked) == "no\n"
+    assert not resume.last_died(str(trees.home), "k")
     trees.add_run("train-3", trees.main, state="died")
-    assert trees.ask(asked) == "yes\n"
+    assert resume.last_died(str(trees.home), "k")
 
 
 def test_a_restart_ends_the_same_work_running_in_a_tree_beside(trees: Trees) -> None:
@@ -331,7 +331,9 @@ def test_a_restart_ends_the_same_work_running_in_a_tree_beside(trees: Trees) -> 
     (run / "exit").unlink()
     with subprocess.Popen(["sleep", "60"], start_new_session=True) as training:
         (run / "pid").write_text(f"{identity(training.pid)}\n" * 2)
-        trees.ask("WORK=other; stop_alive_work")
-        assert training.poll() is None
-        trees.ask("WORK=w; stop_alive_work")
+        asked = {"home": str(trees.home), "restart": "yes", "id": "", "resume_all": ""}
+        for work in ("other", "w"):
+            assert training.poll() is None
+            with pytest.raises(KeyError):  # it would begin again
+                start.begin({**asked, "work": work})
         assert training.wait(5) != 0

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.onbox.runs import start
 from bootstrap.steps.shell import shell_part
 from tests.run_states import identity
 from tests.unit.boxes.conftest import DEAD
@@ -47,7 +48,6 @@ def test_a_changed_boxstrap_yaml_is_the_same_work_and_another_changed_file_is_no
     [
         "find_run_of w1; echo $RUN_OF",
         "last_run_in /w",
-        "in_state() { echo $1; }; last_run_died",
         "is_content() { echo $1; }; absolute_command() { :; }; what_changed train -",
     ],
 )
@@ -64,6 +64,9 @@ def test_the_newest_run_is_the_one_that_began_last(asked: str, tmp_path: Path) -
         os.utime(runs / name, (wrote, wrote))
     library = ("base", "process", "run_state", "trees", "work", "runs", "stamps")
     assert said(library, f"BOX_HOME={tmp_path} RUNS={runs}\n{asked}") == f"{runs}/a-1\n"
+    newest = start.of_work(str(tmp_path), "w1")
+    assert newest
+    assert newest.name == "k/a-1"
 
 
 @pytest.mark.parametrize(("commit", "why"), [("c1", "snapshot"), ("c2", "commit")])

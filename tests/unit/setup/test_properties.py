@@ -18,6 +18,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bootstrap.boxes.secrets import packed
+from bootstrap.onbox.runs import new_run
 from bootstrap.profile import make_profile
 from bootstrap.steps.shell import shell_part
 from tests.box_programs import lay_programs, runner_of
@@ -116,16 +117,15 @@ printf %s "$4" >"$SEEN"
 # command's own process has its words on the command line.
 READ_FIRST = '. "$1"; shift; '
 FROM_ITS_FILE = 'eval "$(<"$BOXSTRAP_RUN/command")"'
-# The script's own functions make the folder of a run; its own runner runs it.
+# What the script's own functions ask for is a run's folder; its own runner runs it.
 MAKE_RUN = """
 set -eu
 SENT_KEY=$REPO_KEY
 settle_names
 RUNS=$PWD/runs
 REPO_DIR=$PWD
-RUN_ID='' RUN_GPUS='' RUN_VARIABLES='' NODES_ID='' DATA_CONTENT=''
-new_run work
-printf %s "$RUN_DIR"
+WORK=work RUN_ID='' RUN_GPUS='' RUN_VARIABLES='' NODES_ID='' DATA_CONTENT='' RESTART='' OVERWRITE=''
+run_request
 """
 
 
@@ -150,7 +150,12 @@ def test_any_training_command_reaches_bash_with_the_environments_python(command:
             check=True,
         )
         assert made.stderr == b""
-        run = Path(made.stdout.decode())
+        pairs = (pair.partition("=") for pair in made.stdout.decode().split("\0"))
+        run = Path(
+            new_run.make(
+                {**dict.fromkeys(new_run.IF_ASKED, ""), **{n: v for n, _, v in pairs}}
+            ).path
+        )
         subprocess.run(
             runner_of(lay_programs(folder / "box"), run, Path("/nowhere")),
             stdin=subprocess.DEVNULL,

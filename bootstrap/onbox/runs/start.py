@@ -1,0 +1,143 @@
+"""What a setup asks of runs: start one, once for the same work; resume those that died with the
+box; is there anything to do?
+
+`onbox runs.start WORD ...`:
+begin       start the run of a request, or go on with the one of the same work
+ahead RUNS TREE PATH...   as `begin`; until the request comes, earlier results are kept already
+check       exits with 1 if `begin` would do anything
+await RUN   exits with 1 unless it has begun, or is just being started
+died BOX_HOME KEY         exits with 1 unless the repository's newest run ended with its box
+
+A request comes on standard input: NAME=VALUE, each ended by a NUL; what is named twice has several
+lines, and the last is `over`. Lines are printed: `run PATH`; or `code CODE`, which says why it
+wasn't started, and lines for the log; at last `over RC`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from contextlib import suppress
+
+from ..results import keep_results
+from ..results.run_results import RunResults
+from ..run_folder import RUNNING, WAITING, RunFolder, runs_below
+from ..run_processes import stop_run
+from ..run_queue import revive, unattended
+from . import new_run
+from .new_run import NotStartedError
+from .resume import died, last_died, made_at, resume
+from .window import has_runner, open_session, window_program
+
+
+def read_request() -> dict[str, str]:
+    """Return what is asked for. Raises NotStartedError if not all of it came."""
+    said = b""
+    asked: dict[str, str] = {}
+    while not said.endswith(b"\0over\0"):  # others may hold the pipe's other end open
+        piece = os.read(0, 1 << 16)
+        if not piece:
+            raise NotStartedError("", "not all of the request came")
+        said += piece
+    for pair in said.decode("utf-8", "surrogateescape").split("\0")[:-2]:
+        name, _, value = pair.partition("=")
+        asked[name] = f"{asked[name]}\n{value}" if name in asked else value
+    names = (*new_run.ALWAYS, *new_run.IF_ASKED)
+    return {**dict.fromkeys(names, ""), **asked}
+
+
+def of_work(home: str, work: str) -> RunFolder | None:
+    """Return the newest run of this work, under any key: the folder is part of the work."""
+    runs = (run for run in runs_below(f"{home}/runs") if run.first("work") == work)
+    return max(runs, key=made_at, default=None)
+
+
+def begin(asked: dict[str, str]) -> RunFolder:
+    """Start the run, or go on with the one of the same work. Raises NotStartedError, OSError."""
+    home, patience = asked["home"], "inf" if asked["resume_all"] else ""
+    if asked["resume_all"]:  # they ran in parallel before
+        for run in died(home, asked["key"]):
+            resume(run, overwrite=bool(asked["overwrite"]), patience=patience)
+    new_run.revive_uploads(home)
+    same = None if asked["id"] else of_work(home, asked["work"])
+    if asked["restart"] and same and same.state() == RUNNING:
+        stop_run(same)
+    is_new = bool(asked["restart"] or not same)
+    if is_new or not same:
+        same = new_run.make(asked)
+    # One that was made but never started (the power failed) is started now: it can't have run.
+    if is_new or same.state() == WAITING:
+        results = list(filter(None, asked["results"].split("\n")))
+        new_run.start(same, results, overwrite=bool(asked["overwrite"]), patience=patience)
+    elif not (
+        new_run.has_session(same) or open_session(same, same.first("session"), window_program(same))
+    ):
+        raise NotStartedError("no-tmux", "tmux would not start a session")
+    return same
+
+
+def is_done(asked: dict[str, str]) -> bool:
+    """Whether `begin` would do nothing."""
+    home = asked["home"]
+    run = of_work(home, asked["work"])
+    if not run or run.state() == WAITING or (asked["resume_all"] and died(home, asked["key"])):
+        return False
+    # Uploads that were just restarted may take a moment, or end right away: no reason to fail.
+    is_just_revived = asked["setup"] and RunFolder(asked["setup"]).has("uploads")
+    is_uploaded = is_just_revived or not any(new_run.idle_uploads(home))
+    return not unattended(home) and is_uploaded and new_run.has_session(run)
+
+
+def _tell(line: str) -> None:
+    with suppress(OSError):
+        os.write(1, f"{line}\n".encode("utf-8", "surrogateescape"))
+
+
+def _serve() -> int:
+    try:
+        asked = read_request()
+        new_run.clean_environment(asked["home"])
+        try:
+            _tell(f"run {begin(asked).path}")
+        finally:
+            # Only now: what waits for its GPUs waits for it.
+            revive(asked["home"], f"{asked['home']}/env")
+    except NotStartedError as error:
+        _tell(f"code {error.code}")
+        _tell(f"{error}")
+        return error.rc
+    except OSError as error:
+        _tell(f"{error}")
+        return 1
+    return 0
+
+
+def _keep_ahead(runs: str, tree: str, *paths: str) -> None:
+    """Copy what a run in this place would lose. What can't be kept is told when it begins."""
+    with suppress(keep_results.CantKeep, OSError):
+        for one in keep_results.earlier(RunResults(f"{runs}/.new", tree, paths)):
+            with suppress(keep_results.CantKeep):
+                one.keep(time.monotonic() + keep_results.QUICK_S)
+
+
+def _has_begun(run: RunFolder) -> bool:
+    with suppress(NotStartedError):
+        new_run.await_begin(run)
+        return True
+    return False
+
+
+def main() -> int:
+    word, *more = sys.argv[1:]
+    if word == "check":
+        return int(not is_done(read_request()))
+    if word == "died":
+        return int(not last_died(*more))
+    if word == "await":
+        run = RunFolder(more[0])
+        return int(not (has_runner(run) and _has_begun(run)))
+    if word == "ahead":
+        _keep_ahead(*more)
+    _tell(f"over {_serve()}")
+    return 0
