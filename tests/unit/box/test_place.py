@@ -261,6 +261,40 @@ def test_an_edit_in_a_file_of_a_switch_that_was_cut_short_is_in_the_way(placed: 
     assert placed.files() == {"a": "mine\n", "b": "1\n"}
 
 
+def test_placing_runs_no_program_that_the_git_folder_of_a_tree_or_its_attributes_name(
+    placed: Placed,
+) -> None:
+    (placed.repo.root / ".gitattributes").write_text("* filter=trap diff=trap merge=trap\n")
+    first = placed.state(a="1\n", b="1\n")
+    second = placed.state(a="2\n")
+    assert placed.place(first) == (0, ""), placed.said
+    trap, git = placed.home / "trap", ("-C", str(placed.tree), "config")
+    trap.write_text(f"#!/bin/sh\necho $0 $* >>{placed.home}/sprung\ncat\n")
+    trap.chmod(0o755)
+    keys = ("core.fsmonitor", "core.pager", "core.editor", "core.sshCommand", "diff.external")
+    # A filter for cleaning that was set on the box is its user's: their git runs it on new files.
+    own = ("filter.trap.smudge", "diff.trap.textconv")
+    for key in (
+        *keys,
+        *own,
+        "diff.trap.command",
+        "merge.trap.driver",
+        "uploadpack.packObjectsHook",
+    ):
+        placed.repo.git(*git, key, str(trap))
+    hooks = placed.tree / ".git/hooks"
+    hooks.mkdir()
+    for hook in ("post-checkout", "post-index-change", "reference-transaction", "pre-auto-gc"):
+        (hooks / hook).symlink_to(trap)
+    (placed.tree / "b").write_text("mine\n")
+    placed.commit = second
+    assert placed.place(second) == (0, ""), placed.said
+    assert check(placed.wanted(second), notes=False)
+    assert (placed.files()["a"], placed.files()["b"]) == ("2\n", "mine\n")
+    sprung = placed.home / "sprung"
+    assert not sprung.exists(), sprung.read_text()
+
+
 def test_a_symlink_of_the_repository_may_become_a_folder_later(placed: Placed) -> None:
     (placed.repo.root / "data").symlink_to("elsewhere")
     first = placed.state(a="1\n")
