@@ -155,10 +155,12 @@ _SHARING = tuple(
     map(
         re.compile,
         (
-            r"(tests/main_job/test_(?:fresh|local|after|ssh_config|code|whose|enter|run|pull|many_boxes)\.py)"
+            r"(tests/main_job/test_(?:fresh|local|after|ssh_config|code|whose|enter|run|pull)\.py)"
             r"::[^\[]*(\[.*\])?$",
             r"(tests/smoke/test_smoke\.py|tests/packaging/test_wheel\.py)::",
-            r"(tests/unit/(?:renting/test_unsafe|setup/test_doors)\.py)::",
+            r"(tests/unit/(?:renting/test_unsafe|setup/test_doors|transfer/test_buckets)\.py)::",
+            r"(tests/(?:main_job/test_(?:nodes|sync|several)|faults/test_several)\.py)::",
+            r"(tests/(?:unit/box/test_upload_results|hostile/test_box_output)\.py)::",
             r"(tests/smoke/test_backends\.py)::[^\[]*(\[(?:torch|numpy)\])$",
             r"(tests/faults/test_kills\.py)::[^\[]*\[(\d+)-",
             r"(tests/faults/test_mending\.py)::[^\[]*damage",

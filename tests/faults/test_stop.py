@@ -40,6 +40,7 @@ if __name__ == "__main__":
     Path(f"up.{os.environ.get('RANK', 0)}").touch()
     while not asked:
         batches.get(timeout=60)
+        time.sleep(0.01)  # a step
     time.sleep(1)  # the step that is under way
     if helper:
         os.kill(helper, 0)

@@ -58,6 +58,7 @@ def _address(path: str) -> str:
     return address
 
 
+@pytest.mark.slow  # starts the server
 def test_the_test_s3_server_refuses_unsigned_and_expired_urls(server: S3Server) -> None:
     """The other tests rely on this."""
     address = _address("s3://corpus/many/0007.txt")
@@ -74,6 +75,7 @@ def test_the_test_s3_server_refuses_unsigned_and_expired_urls(server: S3Server) 
     assert (status, b"expired" in said) == (403, True)
 
 
+@pytest.mark.slow  # starts the server
 def test_more_than_a_thousand_objects_of_a_bucket_are_listed_and_signed(server: S3Server) -> None:
     bucket = Bucket("s3://corpus/many")
     found = bucket.objects()
@@ -85,6 +87,7 @@ def test_more_than_a_thousand_objects_of_a_bucket_are_listed_and_signed(server: 
     ]  # fmt: skip
 
 
+@pytest.mark.slow  # starts the server
 def test_object_names_with_odd_characters_are_listed_and_fetched(server: S3Server) -> None:
     bucket = Bucket("s3://corpus/odd/")
     found = bucket.objects()
@@ -93,6 +96,7 @@ def test_object_names_with_odd_characters_are_listed_and_fetched(server: S3Serve
     assert len(Bucket("s3://corpus").objects()) == 1206
 
 
+@pytest.mark.slow  # starts the server
 @pytest.mark.parametrize(
     ("url", "says"),
     [
@@ -108,6 +112,7 @@ def test_a_missing_object_bucket_or_scheme_is_a_usage_error(
         Bucket(url).objects()
 
 
+@pytest.mark.slow  # starts the server
 def test_a_wrong_bucket_key_is_reported_without_the_key_or_signature(
     server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,6 +144,7 @@ def test_an_object_whose_name_is_also_a_folder_is_refused() -> None:
         buckets._as_files(_found("a", "a/b"), "s3://x")
 
 
+@pytest.mark.slow  # starts the server
 def test_too_many_objects_in_a_bucket_are_refused(
     server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
