@@ -432,10 +432,28 @@ def test_results_that_can_not_be_pulled_keep_a_box_unsafe_to_destroy(
     assert shown.warned == [IN_USE.text()]
     with pytest.raises(UnreachableError):
         found(SILENT)
+    noted: list[str] = []
+    shown.note = lambda _kind, text: noted.append(text)
+    kept: Any = SimpleNamespace(lines=lambda: ["  its log is at home"])
+    monkeypatch.setattr(loss_check, "bring_home", lambda *_: kept)
+    assert (find_unsafe_logs(there, shown, 9), noted) == ([], ["k-1/train-1: its log is at home"])
     # Where nothing is to be brought home, nothing is pulled.
     assert loss_check.BoxResultsCheck(there, shown).find_unsafe() == [
         Loss("results", "k-1/train-1", "a: never pulled")
     ]
+
+
+def test_edits_on_a_box_are_compared_only_with_work_read_from_the_same_tree(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tree: Any = SimpleNamespace(name="homework", beside=False, repo_key="k-1")
+    there: Any = SimpleNamespace()
+    edits = [Loss("edits", "homework", "edited (1): a.py")]
+    monkeypatch.setattr(loss_check, "_not_home", lambda *_: edits)
+    for folder, found in (("/w/homework", edits), ("/w/homework@2", None), ("", None)):
+        work = SimpleNamespace(folder=folder) if folder else None
+        monkeypatch.setattr(loss_check, "look_at_work", lambda *_, work=work: work)
+        assert loss_check.BoxTrees(there, there, there)._compared(tree, there) == found
 
 
 def test_a_tree_that_git_can_not_read_keeps_a_box_unsafe_to_destroy(
