@@ -1,7 +1,7 @@
 # shellcheck shell=sh
 # run_state: what became of a run. POSIX sh: the queries use it too.
 
-# run_state DIR: running | finished RC | died | queued (waits for its turn, see queue.sh) | waiting (created, never
+# run_state DIR: running | finished RC | died | queued (waits for its turn) | waiting (created, never
 # started; it waits for nothing).
 run_state() { find_state "$1" && printf '%s\n' "$_state"; }
 
@@ -26,13 +26,6 @@ find_state() {
   else
     _state=waiting
   fi
-}
-
-# attended DIR: whether a process waits for its turn.
-attended() {
-  _waiter=''
-  { read -r _waiter <"$1/waiter"; } 2>/dev/null || :
-  alive "$_waiter"
 }
 
 # run_with_id RUNS ID: prints the run made under this id, the same however often it is asked for; 1 if there is none.
