@@ -171,3 +171,19 @@ def test_setup_with_redo_runs_prepare_again_and_refuses_it_while_a_run_is_alive(
         assert (here.made(), here.runs()) == (3, 3)
     finally:
         user.run("stop", *TO_LOCAL, "--all").must(0)
+
+
+def test_a_run_in_a_tree_of_its_own_has_this_machines_data_and_the_main_tree_keeps_its_own(
+    user: User,
+) -> None:
+    """The links to what the main tree was sent were taken for somebody else's files."""
+    here = Here(user, DATA + "train: {command: cat data/sets/a.txt}\n")
+    here.write("a.txt", "one")
+    here.setup()
+    for text, is_linked in (("one", True), ("another", False)):
+        if not is_linked:
+            here.write("a.txt", text)
+        ran = user.run("run", *TO_LOCAL, "--beside", "--json").must(0).json()
+        assert ran["first_lines"] == [text]
+        assert (Path(ran["tree"]) / "data/sets/a.txt").is_symlink() == is_linked
+    assert (here.tree / "data/sets/a.txt").read_text() == "one"

@@ -124,7 +124,7 @@ class TargetRecord:
         self._file = -1
         self._held: list[bytes] = []
 
-    def load(self) -> None:
+    def read(self) -> None:
         """Read the record; a line that was cut off is skipped."""
         try:
             with open(self.path, "rb") as file:
@@ -132,6 +132,10 @@ class TargetRecord:
                     self._take(line)
         except FileNotFoundError:
             pass
+
+    def load(self) -> None:
+        """Read the record, to add to it."""
+        self.read()
         if self._lines > 2 * len(self.files) + 1000:
             self._rewrite()
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
@@ -217,6 +221,7 @@ class BoxReceiver:
         self.home, self.say, self.between = home, say, between
         self.incoming: Incoming | None = None
         self.is_over = False
+        self.others: dict[bytes, TargetRecord] = {}
 
     def to(self, request: dict[str, Any]) -> None:
         """Set the target folder, and create it if needed. A problem with it ends the transfer."""
@@ -266,16 +271,24 @@ class BoxReceiver:
             return FOREIGN
         if not (stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode)):
             return FOREIGN
-        ours = self.ours(path, found)
-        if ours and (size, mtime) == (ours.size, ours.source_mtime):
+        if self.is_sent(path, size, mtime, found):
             return HAS
         if found.st_size == size:
             return SAME_SIZE
         return OLDER if self.may_replace(path, found) else FOREIGN
 
+    def is_sent(self, path: str, size: int, mtime: int, found: os.stat_result) -> bool:
+        """Return whether a transfer put this file there, or the one that its link leads to."""
+        for known in (self.ours(path, found), linked := self.linked(path, found)):
+            if known and (size, mtime) == (known.size, known.source_mtime):
+                if known is linked:
+                    self.note(path, mtime, known.sha256, found)
+                return True
+        return False
+
     def may_replace(self, path: str, found: os.stat_result) -> bool:
         """Return whether what is there may be replaced: our own, or with `replace` any file."""
-        is_ours = self.ours(path, found) is not None
+        is_ours = bool(self.ours(path, found) or self.linked(path, found))
         return is_ours or (self.replace and stat.S_ISREG(found.st_mode))
 
     def is_in_the_way(self, path: str) -> bool:
@@ -289,6 +302,27 @@ class BoxReceiver:
         """Return the record of a file, if the file is as a transfer put it there."""
         known = self.record.files.get(path)
         return known if known and known[:2] == (found.st_size, found.st_mtime_ns) else None
+
+    def linked(self, path: str, found: os.stat_result) -> KnownFile | None:
+        """Return the record of the file that a link leads to, if a transfer put that into another
+        folder: a tree beside has such links to what was sent to the main tree."""
+        folder = real = os.path.realpath(self.place(path))
+        if not stat.S_ISLNK(found.st_mode) or real.startswith(self.root + b"/"):
+            return None
+        while len(folder) > 1:
+            folder = os.path.dirname(folder)
+            record = self.others.get(folder)
+            if record is None:
+                record = self.others[folder] = TargetRecord(
+                    os.path.dirname(self.record.path), folder
+                )
+                record.read()
+            known = record.files.get(decoded_name(os.path.relpath(real, folder)))
+            with contextlib.suppress(OSError):
+                now = os.stat(real)
+                if known and known[:2] == (now.st_size, now.st_mtime_ns):
+                    return known
+        return None
 
     def compare(self, request: dict[str, Any]) -> None:
         """Report whether the file that is there has the content that would be sent."""
