@@ -38,7 +38,7 @@ JOB = {"BOXSTRAP_JOB": "1", "JOB_ID": "9001", "ACCELERATOR": "t4-small"}
 def test_up_at_hugging_face_rents_a_job_that_outlasts_its_lease_and_down_ends_it(
     rent: Rent,
 ) -> None:
-    rented = rent("bare", used=True, environ=JOB)
+    rented = rent("bare", environ=JOB)
     user, box = rented.user, rented.box
     with simulated("hf") as account:
         account.clock = SimulatedClock(time.time)
@@ -62,25 +62,19 @@ def test_up_at_hugging_face_rents_a_job_that_outlasts_its_lease_and_down_ends_it
         terms = json.loads(box.run("cat ~/.boxstrap/lease.json"))
         assert (terms["seconds"], terms["then"], terms["ends"]) == (7200.0, "destroy", True)
         assert terms["rented"] + terms["seconds"] <= job.made + job.order["timeoutSeconds"] - 1700
-        assert "9001, rented as boxstrap-" in up().must(0).err
         assert account.rented == ["9001"]
-        # A setup by its id keeps the lease's end, and refuses to have it stopped.
+        # A setup by its id keeps the lease's end.
         by_id = ("setup", "--host", "hf:9001", "--set")
         user.run(*by_id, "lease.hours=2").must(0)
         assert json.loads(box.run("cat ~/.boxstrap/lease.json")) == terms
-        stop = (*by_id, "lease.then=stop", "--set", "lease.hours=2")
-        assert "stops no box" in user.run(*stop).must(2).err
         lease = ("lease", "--host", "hf:9001", "--extend")
         assert "can't outlast it" in user.run(*lease, "3h").must(2).err
         assert "it ends in 2 h" in user.run(*lease, "10m").must(0).out
-        # One that would last longer than the job is cut short, to the same each time.
-        for _ in range(2):
-            late = user.run(*by_id, "lease.hours=30").must(0).err
-            assert "so its lease is 2 h 25 min" in " ".join(late.split())
-            found = box.run("cat ~/.boxstrap/lease.json")
-            assert json.loads(found)["seconds"] == pytest.approx(2 * 3600 + 1500, abs=60)
-            terms = terms if terms == found else found
-        assert terms == found
+        # One that would last longer than the job is cut short.
+        late = user.run(*by_id, "lease.hours=30").must(0).err
+        assert "so its lease is 2 h 25 min" in " ".join(late.split())
+        found = json.loads(box.run("cat ~/.boxstrap/lease.json"))
+        assert found["seconds"] == pytest.approx(2 * 3600 + 1500, abs=60)
         everything = box.run("grep -rsl . ~/.boxstrap | xargs cat; cat /proc/*/environ; true")
         assert '"then":"destroy"' in everything
         assert "BOXSTRAP_JOB=1" in everything

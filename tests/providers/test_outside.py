@@ -55,7 +55,7 @@ def test_a_provider_of_another_package_passes_the_tests_for_every_provider(site:
 def test_a_box_of_a_packages_provider_is_rented_set_up_and_given_back(
     rent: Rent, site: Path
 ) -> None:
-    rented = rent("lambda", used=True)
+    rented = rent("vast", used=True)
     user, box = rented.user, rented.box
     file = account(user, site, at=[box.address, box.port, box.user])
     user.repository()
