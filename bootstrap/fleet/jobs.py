@@ -201,15 +201,15 @@ def take_out(options: BoxOptions, runs: Sequence[str]) -> None:
 
 
 def queue_runs(
-    request: SetupRequest, screen: Screen, wanted: Sequence[RunOptions]
-) -> list[StartedRun]:
-    """Queue runs on one box, in order. Raises as `start_run`, with what was not queued."""
+    request: SetupRequest, screen: Screen, wanted: Sequence[RunOptions], done: list[StartedRun]
+) -> None:
+    """Queue runs on one box, in order, and add each to `done`. Raises as `start_run`, with what was
+    not queued."""
     from bootstrap.setup.new_run import begin_run
     from bootstrap.setup.sequence import prepare, refuse_alone
 
-    done: list[StartedRun] = []
     if not wanted:
-        return done
+        return
     try:
         context = prepare(replace(request, run=wanted[0]), screen, CancelToken())
         with contextlib.closing(context.box):
@@ -221,7 +221,6 @@ def queue_runs(
         said = f"{len(done)} of {len(wanted)} were queued; the same line queues the others."
         error.hint = f"{error.hint}\n{said}".lstrip()
         raise
-    return done
 
 
 def _name_of(host: str) -> str:

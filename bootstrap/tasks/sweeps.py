@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from bootstrap.fleet.fan_out import Outcome
     from bootstrap.fleet.jobs import SweepView
     from bootstrap.fleet.sweep import Dealt, Sweep
+    from bootstrap.setup.new_run import StartedRun
     from bootstrap.setup.request import RunOptions
 
 Variables = tuple[tuple[str, str], ...]
@@ -100,16 +101,18 @@ def run_sweep(call: Call, hosts: Sequence[str], words: Sequence[str]) -> None:
         save_ledger(file, ledger)  # before any box is asked
         wanted = options_by_box(sweep, dealt, view, commands)
         words_of = {cell.key: cell.words for cell, _ in dealt.given if cell.words}
+        queued: list[int] = []
 
         def begin(own: Call) -> None:
             there = view.views.get(own.among)
             if there:
                 stalled = [run.run for run in dealt.taken_out if run.box == there.name]
                 take_out(own.options(), stalled)
-            _queue(own, view.failures, wanted.get(there.name, ()) if there else (), words_of)
+            own_cells = wanted.get(there.name, ()) if there else ()
+            _queue(own, view.failures, own_cells, words_of, queued.append)
 
         outcomes = for_each_box(call, hosts, begin, brief=True, once=once)
-    call.screen.result({"sweep": dealt}, "\n".join(_summary(sweep, dealt, view)))
+    call.screen.result({"sweep": dealt}, "\n".join(_summary(sweep, dealt, view, sum(queued))))
     raise_for_failures(outcomes)
 
 
@@ -149,13 +152,19 @@ def _queue(
     failed: dict[str, BoxstrapError],
     wanted: Sequence[RunOptions],
     words_of: Mapping[str, str] = MappingProxyType({}),
+    queued: Callable[[int], None] = lambda _: None,
 ) -> None:
-    """Queue the runs of one box; `words_of` says what a cell is called, by its key."""
+    """Queue the runs of one box; `words_of` says what a cell is called, by its key; `queued` is
+    called with their number, also if not all could be."""
     from bootstrap.fleet.jobs import queue_runs
 
     if error := failed.get(own.among):
         raise error
-    begun = queue_runs(own.request(), own.screen, wanted)
+    begun: list[StartedRun] = []
+    try:
+        queue_runs(own.request(), own.screen, wanted, begun)
+    finally:
+        queued(len(begun))
     names = ", ".join(
         words_of.get(each.run.name.rpartition("-")[0][-8:], each.run.name) for each in begun
     )
@@ -171,12 +180,13 @@ def _only_box(call: Call) -> str:
     return only_box(current(call.place)[0]).name
 
 
-def _summary(sweep: Sweep, dealt: Dealt, view: SweepView) -> list[str]:
+def _summary(sweep: Sweep, dealt: Dealt, view: SweepView, queued: int) -> list[str]:
     """Return what became of the cells, in lines."""
     counts = {
         "finished": len(dealt.done),
         "running or queued before": len(dealt.live),
-        "queued now" + f" ({dealt.failed} had failed)" * bool(dealt.failed): len(dealt.given),
+        "queued now" + f" ({dealt.failed} had failed)" * bool(dealt.failed): queued,
+        "could not be queued": len(dealt.given) - queued,
     }
     said = [f"{count} {what}" for what, count in counts.items() if count]
     total = len(sweep.cells)

@@ -98,7 +98,9 @@ class Places(NamedTuple):
         target = Path(item.to.rstrip("/")).expanduser()
         target = target if target.is_absolute() else self.tree / target
         real, home = target.resolve(), self.home.resolve()
-        if home.parent not in real.parents or home in (real, *real.parents):
+        # On a box with several working folders, `~/.boxstrap` leads to the first one's.
+        roots = {home.parent, self.home.parent.resolve()}
+        if roots.isdisjoint(real.parents) or home in (real, *real.parents):
             raise DataError(
                 "data-outside", f"{real} is not in the working folder {self.home.parent}"
             )

@@ -27,6 +27,20 @@ from tests.data_server import DataServer
 BLOCK = 32 * 1024 * 1024
 
 
+def test_data_may_lie_in_each_working_folder_of_a_box_whose_home_leads_to_the_first(
+    tmp_path: Path,
+) -> None:
+    from bootstrap.onbox.data.sources import Item, Places
+
+    first, second = tmp_path / "workspace", tmp_path / "root"
+    (first / ".boxstrap").mkdir(parents=True)
+    second.mkdir()
+    (second / ".boxstrap").symlink_to(first / ".boxstrap")
+    places = Places(second / ".boxstrap", second / "homework", tmp_path)
+    item = Item(0, "x", "data/small", "", False, (), "")
+    assert places.target(item) == second / "homework/data/small"
+
+
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DataServer]:
     server = DataServer("127.0.0.1", tmp_path_factory.mktemp("server"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from bootstrap.paths import make_private
 from bootstrap.runs import run_end
 from bootstrap.runs.status import RunStatus, run_lines
 from bootstrap.tasks.command import Call
-from bootstrap.tasks.sweeps import wait_for_sweep
+from bootstrap.tasks.sweeps import _summary, wait_for_sweep
 
 GRID = "parameters:\n  lr: [1e-3, 3e-4]\n  seed: [0, 1, 2]\n"
 OF_WANDB = """\
@@ -255,3 +256,11 @@ def test_a_run_of_a_sweep_cell_is_shown_with_its_parameters(tmp_path: Path) -> N
 def test_a_sweep_argument_neither_file_nor_sweep_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(UsageError, match="there is no file"):
         sweep_report.find_sweep(BoxOptions(repo=tmp_path), text)
+
+
+def test_a_sweep_counts_as_queued_what_its_boxes_took_and_says_how_many_they_did_not() -> None:
+    sweep: Any = SimpleNamespace(name="lr", cells=[1, 2, 3])
+    dealt: Any = SimpleNamespace(done=[1], live=[], failed=0, given=[2, 3], held=[])
+    view: Any = SimpleNamespace(unreached={})
+    for queued, said in {2: "2 queued now", 0: "2 could not be queued"}.items():
+        assert _summary(sweep, dealt, view, queued)[1] == f"lr: 3 cells: 1 finished, {said}"
