@@ -185,7 +185,8 @@ def pull_run(box: BoxLogin, screen: Screen, wish: PullOptions, run: Run) -> Pull
             note_results(box, run, pulled.manifest, place.path)
             return pulled
     except OSError as error:
-        raise write_error(place.path, error) from error
+        named = str(error.filename or "")  # one that is not relative to a folder of the results
+        raise write_error(named if named.startswith("/") else place.path, error) from error
 
 
 def _meant(box: BoxLogin, name: str | None, *, may_begin: bool = False) -> Run:

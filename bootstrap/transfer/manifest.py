@@ -61,7 +61,7 @@ class PulledRecord:
         make_private(file.parent)
         self._out = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         if lines:
-            os.write(self._out, b"\n")  # the last line may have been cut
+            self._write(b"\n")  # the last line may have been cut
 
     def __enter__(self) -> PulledRecord:
         return self
@@ -106,9 +106,16 @@ class PulledRecord:
     def save(self) -> None:
         """Write what was noted. Raises OSError."""
         if self._new:
-            os.write(self._out, f"{_encode(self._new)}\n".encode())
+            self._write(f"{_encode(self._new)}\n".encode())
         self._new.clear()
         self._saved = time.monotonic()
+
+    def _write(self, line: bytes) -> None:
+        try:
+            os.write(self._out, line)
+        except OSError as error:
+            error.filename = os.fspath(self._file)  # it is not the folder that receives the files
+            raise
 
     def _rewrite(self) -> None:
         rows = [_row_of(path, one) for path, one in self.files.items()]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+from pathlib import Path
 
 import pytest
 
 from bootstrap.transfer.destination import DEEPEST
-from bootstrap.transfer.manifest import ListedFile, read_manifest
+from bootstrap.transfer.manifest import ListedFile, PulledRecord, read_manifest
 
 SHA = "0123456789abcdef" * 4
 
@@ -51,3 +54,19 @@ def test_a_results_manifest_is_read_with_its_files_and_missing_entries() -> None
 def test_a_malformed_results_manifest_is_refused_with_a_reason(document: str) -> None:
     with pytest.raises(ValueError, match=r"it |what is missing|Expecting|codec|key"):
         read_manifest(document.encode("latin-1"))
+
+
+def test_a_record_of_a_pull_that_finds_no_room_names_its_own_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder of the results was named, which lay on another disk and had room."""
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "no space")
+
+    with PulledRecord(tmp_path / "pulls/run") as record, monkeypatch.context() as patched:
+        patched.setattr(os, "write", full)
+        with pytest.raises(OSError, match="no space") as caught:
+            record.will_replace("a", "0" * 64, "a")
+        record._new.clear()
+    assert caught.value.filename == str(tmp_path / "pulls/run")
