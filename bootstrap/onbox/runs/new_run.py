@@ -122,8 +122,8 @@ def with_id(asked: Mapping[str, str]) -> RunFolder | None:
 def start(
     run: RunFolder, results: Sequence[str], *, overwrite: bool = False, patience: str = ""
 ) -> None:
-    """Start it, in tmux if that is installed, else in a session of the kernel's: same log, same
-    exit code. Raises NotStartedError, OSError."""
+    """Start it, in tmux if that makes a session, else in one of the kernel's: same log, same exit
+    code. Raises NotStartedError, OSError."""
     more, env_file = filter(None, [patience]), f"{run.home}/env"
     _make_results(run.first("dir"), results)
     if run.has("queue"):  # its runner waits, and then makes its session
@@ -136,10 +136,8 @@ def start(
     if not has_runner(run):  # a setup that was killed may have started it a moment ago
         _keep_results(run, "give-up" if overwrite else "begin", *more)
         program = runner_of(run, env_file)
-        if not has_tmux():
+        if not (has_tmux() and open_session(run, run.first("session"), program)):
             begin_apart(*program)
-        elif not open_session(run, run.first("session"), program):
-            raise NotStartedError("no-tmux", "tmux would not start a session")
     await_begin(run)
 
 

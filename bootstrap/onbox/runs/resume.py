@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 
+from ..results.keep_results import remove
 from ..run_folder import DIED, QUEUED, RUNNING, WAITING, RunFolder, names_in, runs_below
 from ..run_queue import last_of, revive
 from .new_run import ALWAYS, IF_ASKED, NotStartedError, clean_environment, start, with_id, write
@@ -121,6 +122,12 @@ def _take(run: RunFolder, asked: dict[str, str]) -> None:
         if _started(asked):
             return None
         run = last_of(run)
+        while run.state() == WAITING and run.has(
+            "resumes"
+        ):  # it was made, and could not be started
+            before = f"{run.home}/runs/{run.first('resumes')}"
+            remove(run.path)
+            run = RunFolder(before)
         why = why_not(run)
         if why:
             return _answer("refused", why)

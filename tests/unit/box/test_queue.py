@@ -304,6 +304,33 @@ def test_a_queued_run_with_two_waiters_begins_only_once(box: QueueBox) -> None:
     assert box.state(live) == "finished 0"
 
 
+def test_a_run_begins_detached_where_tmux_makes_no_session(box: QueueBox) -> None:
+    """It was refused, and could neither be started later nor resumed."""
+    run = box.make("live")
+    (box.bin / "tmux").write_text("#!/bin/sh\nexit 1\n")
+    (box.bin / "tmux").chmod(0o755)
+    box.do(f"new_run.has_tmux = lambda: True\nnew_run.start(new_run.RunFolder({str(run)!r}), [])")
+    wait_until(lambda: box.begun() == ["live"])
+    box.open("live")
+    wait_until((run / "exit").exists)
+
+
+def test_a_run_is_resumed_though_its_last_resumption_was_made_and_never_started(
+    box: QueueBox,
+) -> None:
+    died, made = box.make("s-1"), box.make("s-2")
+    for name, text in {"resume": "true", "exit": "1", "pid": ""}.items():
+        (died / name).write_text(f"{text}\n")
+    (made / "resumes").write_text("homework/s-1\n")
+    asked = {"key": "homework", "name": "s-1", "id": "again", "wait_s": "0", "overwrite": ""}
+    box.do(
+        "from onbox.runs import resume\nresume.start = lambda *_, **__: None\n"
+        f"resume._take(new_run.RunFolder({str(died)!r}), {asked} | {{'home': {str(box.home)!r}}})"
+    )
+    assert (made / "resumes").read_text() == "homework/s-1\n"
+    assert (made / "id").read_text() == "again\n"
+
+
 def test_without_tmux_a_started_run_does_not_hold_the_setup_lock(box: QueueBox) -> None:
     run = box.make("live")
     hold = f"exec 9>>{box.home}/lock; flock 9;"
