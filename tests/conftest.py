@@ -160,7 +160,7 @@ _SHARING = tuple(
             r"(tests/smoke/test_smoke\.py|tests/packaging/test_wheel\.py)::",
             r"(tests/unit/(?:renting/test_unsafe|setup/test_doors|transfer/test_buckets)\.py)::",
             r"(tests/(?:main_job/test_(?:nodes|sync|several)|faults/test_several)\.py)::",
-            r"(tests/(?:unit/box/test_upload_results|hostile/test_box_output)\.py)::",
+            r"(tests/(?:unit/onbox/test_upload_results|hostile/test_box_output)\.py)::",
             r"(tests/smoke/test_backends\.py)::[^\[]*(\[(?:torch|numpy)\])$",
             r"(tests/faults/test_kills\.py)::[^\[]*\[(\d+)-",
             r"(tests/faults/test_mending\.py)::[^\[]*damage",

@@ -63,7 +63,7 @@ AREAS = {
     ),
     "lease": Area(
         ("onbox/lease/rules.py",),
-        ("tests/unit/box/test_lease.py", "tests/unit/box/test_lease_activity.py"),
+        ("tests/unit/onbox/test_lease.py", "tests/unit/onbox/test_lease_activity.py"),
     ),
     "quarantine": Area(("repo/quarantine.py",), ("tests/unit/repo/test_quarantine.py",)),
     "money": Area(("renting/money.py",), (f"{_RENTING}_money.py",)),

@@ -18,7 +18,7 @@ from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 from tests.plain_environment import BIN
 from tests.providers.accounts import SimulatedBox, simulated
-from tests.unit.runs.test_at_home import make_there
+from tests.unit.boxes.test_at_home import make_there
 
 __all__ = ["hosted"]
 pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]

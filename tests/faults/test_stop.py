@@ -14,7 +14,7 @@ import pytest
 from bootstrap.link import build_query
 from tests.faults.plugin import Faults
 from tests.main_job.conftest import Rent
-from tests.unit.box.test_runner import begin, was
+from tests.unit.onbox.test_runner import begin, was
 from tests.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.sampled(of="module")

@@ -26,7 +26,7 @@ from bootstrap.runs.logs import JsonLog, LastDrawn, LogOptions, NamedLog, _Logs,
 from bootstrap.ui.screens import JsonScreen
 from tests.box_programs import lay_programs
 from tests.logins import login_on
-from tests.unit.box.test_runner import make_run, start, was
+from tests.unit.onbox.test_runner import make_run, start, was
 from tests.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.slow  # each starts programs

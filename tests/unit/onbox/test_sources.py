@@ -14,7 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from bootstrap.onbox.python.sources import find
-from tests.unit.box.test_trees import Trees
+from tests.unit.onbox.test_trees import Trees
 
 UTF8, UTF16 = "utf-8", "utf-16"
 

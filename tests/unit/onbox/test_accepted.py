@@ -11,7 +11,7 @@ import pytest
 from bootstrap.onbox.python.accepted import accepted
 from bootstrap.steps.shell import shell_part
 from tests.plain_environment import HERE
-from tests.unit.box.test_trees import Trees
+from tests.unit.onbox.test_trees import Trees
 
 STATED = {
     "pyproject.toml": ("[project]\nname = 'x'\nrequires-python = '>=3.8,<3.11'\n", ">=3.8,<3.11"),

@@ -16,7 +16,7 @@ from bootstrap.boxes import Run, find_failure
 from bootstrap.onbox.run_folder import RunFolder
 from bootstrap.onbox.runs.memory_kills import find_counter, keep_kills
 from tests.box_programs import lay_programs, runner_of
-from tests.unit.box.test_runner import make_run
+from tests.unit.onbox.test_runner import make_run
 
 V1, V2 = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
 # The process's cgroup line, and the folder and file that count its kills.

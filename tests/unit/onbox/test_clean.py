@@ -24,7 +24,7 @@ from bootstrap.value import document
 from tests.box_programs import lay_programs
 from tests.logins import login_on
 from tests.run_states import identity
-from tests.unit.box.test_place import Placed, beside
+from tests.unit.onbox.test_place import Placed, beside
 
 pytestmark = pytest.mark.slow  # each starts programs
 

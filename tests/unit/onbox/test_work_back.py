@@ -10,7 +10,7 @@ import pytest
 
 from bootstrap.onbox.git import BoxTree
 from bootstrap.onbox.work.back import WorkThere
-from tests.unit.box.test_place import Placed
+from tests.unit.onbox.test_place import Placed
 
 ASKED = {"format": "sha1", "most_mib": 1}
 
