@@ -102,6 +102,7 @@ class RunRunner:
             # own process.
             command = 'eval "$(<"$BOXSTRAP_RUN/command")"'
         for number in _RESET:
+            signal.signal(number, signal.SIG_IGN)  # one that came meanwhile, too
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         words = ("bash", f"{SHELL_PROGRAMS}/begin.sh", self._env_file, self._run.first("venv"))
@@ -301,6 +302,8 @@ def _onto(source: str, output: str) -> None:
 
 def _apart(output: str = "/dev/null") -> None:
     os.setsid()
+    # One that came before, too: a terminal goes with the runner, whose last act this may be.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     _onto("/dev/null", output)
 
 

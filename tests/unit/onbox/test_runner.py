@@ -15,6 +15,7 @@ import pytest
 
 from bootstrap.link import build_query
 from bootstrap.onbox.run_folder import RunFolder
+from bootstrap.onbox.runs import runner
 from tests.box_programs import lay_programs, runner_of
 from tests.plain_environment import HERE
 from tests.run_states import CASES
@@ -90,6 +91,20 @@ def test_a_runs_exit_code_is_recorded_whether_its_window_shows_the_last_line_or_
     assert (b"the last line" in os.read(screen, 100000)) is not bool(before)
     os.close(screen)
     assert was(run, "exit") == "7"
+
+
+def test_what_a_runner_leaves_to_a_fork_is_done_though_its_terminal_went_with_it(
+    tmp_path: Path,
+) -> None:
+    def note() -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+        os.kill(os.getpid(), signal.SIGHUP)  # as the kernel does when the runner ends
+        runner._apart()
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        (tmp_path / "noted").touch()
+
+    os.waitpid(runner._fork(note), 0)
+    assert (tmp_path / "noted").exists()
 
 
 def test_a_crash_before_a_pipe_fails_the_run_with_its_exit_code(tmp_path: Path) -> None:
