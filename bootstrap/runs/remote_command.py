@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import contextlib
 import ctypes
 import os
 import posixpath
@@ -21,7 +20,7 @@ from bootstrap.boxes.login import BoxLogin
 from bootstrap.boxes.probe import BoxState
 from bootstrap.boxes.run import repository_names
 from bootstrap.boxes.ssh_config import common_options, quoted
-from bootstrap.errors import BoxLacksError, CommandFailedError, UsageError
+from bootstrap.errors import UNREAD, BoxLacksError, CommandFailedError, UsageError
 from bootstrap.link.exchange import BASH, shell_command, stream_script
 from bootstrap.link.prompt import Prompt
 from bootstrap.link.query import build_query
@@ -301,8 +300,13 @@ def follow(command: Sequence[str], mark: str) -> NoReturn:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, pass_on)
     assert child.stdout  # noqa: S101 - for the type checker
-    with child.stdout as pipe, contextlib.suppress(BrokenPipeError):  # ssh is told by its own
-        _copy_after(f"{mark}\n".encode(), pipe.fileno())
+    with child.stdout as pipe:
+        try:
+            _copy_after(f"{mark}\n".encode(), pipe.fileno())
+        except BrokenPipeError:  # ssh is told by its own
+            pipe.close()
+            child.wait()
+            raise SystemExit(UNREAD) from None
     code = child.wait()
     ended_by = came[0] if came and code in (255, -came[0]) else -min(code, 0)
     raise SystemExit(128 + ended_by if ended_by else code)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pexpect
 import pytest
 
+from bootstrap.errors import UNREAD
 from tests.boxes import Rig
 from tests.boxes.environment_probe import WAYS
 from tests.cli import User
@@ -107,6 +108,17 @@ def test_exec_passes_arguments_to_the_box_unchanged(rented: Rented, program: str
 def test_exec_ends_with_the_exit_code_of_its_command(rented: Rented) -> None:
     for code in (1, 2, 10, 130, 255):
         assert raw(rented, "sh", "-c", f"exit {code}").returncode == code
+    with subprocess.Popen(
+        argv(rented, "boxstrap", "yes"),
+        cwd=rented.user.place,
+        env=rented.user.env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+    ) as unread:
+        assert unread.stdout is not None
+        assert unread.stdout.readline() == b"y\n"
+        unread.stdout.close()
+        assert unread.wait(20) == UNREAD
     missing = raw(rented, "no-such-program")
     assert (missing.returncode, missing.stdout) == (127, b"")
     assert b"no-such-program" in missing.stderr
