@@ -78,9 +78,10 @@ def first_of(rows: Sequence[str], most: int) -> list[str]:
 
 
 def duration(seconds: float) -> str:
-    """Seconds: `0.4 s`, `12 s`, `3 min 05 s`, `2 h 10 min`, `3 d 4 h`."""
-    seconds = max(0.0, seconds)
-    if seconds < 9.95:
+    """Seconds: `0.4 s`, `12 s`, `3 min 05 s`, `2 h 10 min`, `3 d 4 h`. A whole number was not
+    measured to a tenth."""
+    seconds = max(0, seconds)
+    if seconds < 9.95 and not isinstance(seconds, int):
         return f"{seconds:.1f} s"
     whole = round(seconds)
     if whole < 60:

@@ -376,7 +376,7 @@ def test_a_lease_counts_no_idle_time_for_as_long_as_the_user_extended_it(tmp_pat
         lease = parse_lease(f"kept\t{(tmp_path / 'lease.state').read_text()}")
         assert lease
         said.append((lease.left(), lease.over))
-    assert said[0][0].endswith("of $5.00, idle for 0.0 s of 1 min 40 s")
+    assert said[0][0].endswith("of $5.00, idle for 0 s of 1 min 40 s")
     assert "of $6.00, idle paused for 1 h 00 min by the extension" in said[1][0]
     assert "idle paused for 55 min 00 s by the extension" in said[2][0]
     assert [over for _, over in said] == ["", "", ""]

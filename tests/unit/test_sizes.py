@@ -47,7 +47,7 @@ def test_sizes_speeds_rates_and_counts_are_shown_with_their_units():
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
-        (-1, "0.0 s"),
+        (-1, "0 s"),
         (0.04, "0.0 s"),
         (0.44, "0.4 s"),
         (9.96, "10 s"),
@@ -84,7 +84,7 @@ def test_dollar_amounts_are_shown_with_enough_digits(amount, text):
         (7200, 0.5, 1.0, "2 h 00 min, $1.00"),
         (7200, None, None, "2 h 00 min"),
         (7200, 0.0, None, "2 h 00 min"),
-        (0, 2.0, 0.0, "0.0 s, $0.00"),
+        (0, 2.0, 0.0, "0 s, $0.00"),
     ],
 )
 def test_the_cost_of_a_duration_is_computed_and_shown_with_it(seconds, price, amount, text):
