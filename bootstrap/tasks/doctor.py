@@ -25,7 +25,7 @@ from bootstrap.link.record import GUARD, all_boxes
 from bootstrap.link.target import BoxOptions
 from bootstrap.paths import cache_dir, make_private, state_dir
 from bootstrap.runs.editors import EDITORS
-from bootstrap.sizes import duration, size
+from bootstrap.sizes import dollars, duration, size
 from bootstrap.ui.screen import Screen
 from bootstrap.value import Document
 
@@ -128,6 +128,18 @@ def _accounts() -> list[Finding]:
     return found or [Finding("keys", True, "of no account; only renting needs one")]
 
 
+def _caps() -> Finding:
+    """Check that the caps on money can be read."""
+    from bootstrap.renting.money import caps_file, read_caps
+
+    try:
+        caps = vars(read_caps())
+    except UsageError as error:
+        return Finding("money", False, f"{error.where}: {error.what}", error.hint)
+    said = ", ".join(f"{name} {dollars(cap)}" for name, cap in caps.items() if cap is not None)
+    return Finding("money", True, said or f"no cap; they would be in {caps_file()}")
+
+
 def _guard() -> Finding:
     """Check that a guard holds the leases of boxes that can't hold them themselves."""
     boxes = [box for box in all_boxes() if box.lease and box.lease.get("held") != "yes"]
@@ -158,7 +170,7 @@ CHECKS = (
     _python,
     partial(_program, "ssh", "-V", _INSTALL_SSH),
     partial(_program, "git", "--version", "Install git."),
-    *(_agent, _state, _disk, _editor, _guard, _connections),
+    *(_agent, _state, _disk, _editor, _caps, _guard, _connections),
 )
 _ROOM = 10**9  # bytes that should be free: a snapshot of a repository may take as much
 _GUARD_LATE_S = 1800  # a guard that has not looked for this many seconds counts as gone

@@ -207,6 +207,16 @@ def test_doctor_names_each_program_that_is_not_installed(at: User, tmp_path: Pat
         assert f"no  {check:<12} is not installed" in told
 
 
+def test_doctor_names_a_cap_on_money_that_can_not_be_read(at: User) -> None:
+    assert "ok  money " in at.run("doctor").must(0).out
+    caps = at.home / ".config/boxstrap/config.yaml"
+    caps.parent.mkdir(parents=True, exist_ok=True)
+    caps.write_text("money:\n  max_price: cheap\n")
+    told = at.run("doctor").must(2).out
+    caps.unlink()
+    assert "config.yaml:2: money.max_price: 'cheap' is no amount of dollars" in told
+
+
 def remember(user: User, *names: str) -> None:
     for number, name in enumerate(names):
         record.save_box(KnownBox(name, f"root@203.0.113.{number}", f"203.0.113.{number}"))
