@@ -137,9 +137,12 @@ class Box:
 
     def status(self) -> BoxStatus:
         """Return the state of its runs, and of its last setup."""
+        from bootstrap.link.registry import only_box
         from bootstrap.runs.status import find_status
 
-        (found,) = find_status(self._request, _Collected(self._reporter))
+        found, *others = find_status(self._request, _Collected(self._reporter))
+        if others:
+            only_box(self._request.repository[0])  # says which there are
         if found.error:
             raise found.error
         return found

@@ -85,12 +85,14 @@ def push_path(options: BoxOptions, screen: Screen, wish: PushOptions) -> None:
         said = f"{box.name}: {_said(pushed)}"
         tree = box.state.repo_dir
         if tree and f"{target}/".startswith(f"{tree}/"):
-            said += f"\n{links_line(posixpath.relpath(target, tree), _shared(options))}"
+            said += f"\n{links_line(posixpath.relpath(target, tree), *_shared(options))}"
         screen.result({}, said)
 
 
-def links_line(inside: str, shared: Sequence[str]) -> str:
+def links_line(inside: str, shared: Sequence[str], results: Sequence[str] = ()) -> str:
     """Say what trees beside get of a folder of the main tree, "." for all of it."""
+    if f"{inside}/".startswith(tuple(f"{one.rstrip('/')}/" for one in results)):
+        return "other trees get none of it: train.results lie there, and each run has its own"
     for one in shared:
         if f"{inside}/".startswith(f"{one.rstrip('/')}/"):
             return f"other trees have a link to {one}, which the profile shares"
@@ -98,12 +100,14 @@ def links_line(inside: str, shared: Sequence[str]) -> str:
     return f"other trees get links to these files{one}"
 
 
-def _shared(options: BoxOptions) -> Sequence[str]:
+def _shared(options: BoxOptions) -> tuple[Sequence[str], Sequence[str]]:
+    """Return what the profile shares, and its results."""
     from bootstrap.profile.consent import load_profile
 
     with contextlib.suppress(BoxstrapError):  # a push needs no profile that is right
-        return load_profile(options, kinds=()).profile.shared
-    return ()
+        profile = load_profile(options, kinds=()).profile
+        return profile.shared, profile.train.results if profile.train else ()
+    return (), ()
 
 
 def push_data(options: BoxOptions, screen: Screen, *, replace: bool) -> None:

@@ -39,7 +39,8 @@ class WantedTree:
         self.given = given
         self.commit, self.snapshot, self.branch = self["commit"], self["snapshot"], self["branch"]
         self.tree = BoxTree(self["home"], self["key"], self["tree"], self["number"])
-        self.shared = SharedFolders(self.tree, self["main"], given.get("shared", ()))
+        shared, results = given.get("shared", ()), given.get("result", ())
+        self.shared = SharedFolders(self.tree, self["main"], shared, results)
         self.is_beside = self["tree"] != self["main"]
 
     def __getitem__(self, name: str) -> str:

@@ -1,5 +1,6 @@
 """What a tree beside shares with the main one, by links: the profile's shared folders and files,
-and each file that was pushed there. A tracked file is never shared.
+and each file that was pushed there, but none of its results: a run that goes on elsewhere was sent
+its own. A tracked file is never shared.
 """
 
 from __future__ import annotations
@@ -16,8 +17,11 @@ _NOT_MISSED = ("__pycache__/", ".pyc", ".egg-info/")
 
 
 class SharedFolders:
-    def __init__(self, tree: BoxTree, main: str, folders: Sequence[str]) -> None:
+    def __init__(
+        self, tree: BoxTree, main: str, folders: Sequence[str], results: Sequence[str]
+    ) -> None:
         self._tree, self._main, self._folders = tree, main, folders
+        self._results = tuple(f"{os.path.realpath(main)}/{one.rstrip('/')}/" for one in results)
 
     def refuse_tracked(self, snapshot: str) -> None:
         for folder in self._folders:
@@ -75,7 +79,8 @@ class SharedFolders:
             return []
         from ..data.link_pushed import missing_links  # slow to import
 
-        return missing_links(records, self._main, self._tree.path)
+        missing = missing_links(records, self._main, self._tree.path)
+        return [row for row in missing if not f"{row[1]}/".startswith(self._results)]
 
     def warn_of_ignored(self, venv: str, results: Sequence[str]) -> None:
         """Whether the main tree has files that git ignores, came by another way than a push, and

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import stat
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bootstrap.errors import UnreachableError, UsageError
+from bootstrap import Box
+from bootstrap.errors import UnreachableError, UsageError, WhichBoxError
 from bootstrap.link import record, registry
 from bootstrap.link.endpoint import Endpoint, resolve
 from bootstrap.link.record import KnownBox
@@ -301,3 +303,16 @@ def test_a_hostile_address_from_a_providers_account_is_refused_as_no_address(
     monkeypatch.setattr(accounts, "find_rented", lambda _: rented)
     with pytest.raises(UnreachableError, match="no address"):
         registry.ask_account(parse_host("vast:7"))
+
+
+def test_the_librarys_status_of_a_repository_with_several_boxes_says_which_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    box = Box(repo=str(tmp_path))
+    for number in (3, 4):
+        known = get_or_create(f"root@10.1.2.{number}:22", f"10.1.2.{number}", name=f"gpu-{number}")
+        record.save_box(known.using(box._request.repository[0]))
+    monkeypatch.setattr("bootstrap.runs.status.find_status", lambda *_: [None, None])
+    with pytest.raises(WhichBoxError, match="gpu-3"):
+        box.status()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import shutil
 import subprocess
@@ -13,8 +14,10 @@ from unittest.mock import Mock
 
 import pytest
 
+from bootstrap.onbox.git import BoxTree
 from bootstrap.onbox.step_report import StepError
 from bootstrap.onbox.work.place import Placing, WantedTree, check, set_user
+from bootstrap.onbox.work.shared import SharedFolders
 from bootstrap.steps.shell import shell_part
 from tests.unit.repo.repositories import SampleRepository
 
@@ -398,3 +401,25 @@ def test_the_users_git_name_and_email_are_set_in_the_tree(tmp_path: Path, name: 
         assert check(user, notes=False)
         assert placed.repo.git(*git, "--get-all", "user.name").strip() == name
         assert placed.repo.git(*git, "--get-all", "user.email").strip() == "me@example.org"
+
+
+def test_what_was_pushed_is_linked_into_a_tree_beside_unless_its_results_lie_there(
+    tmp_path: Path,
+) -> None:
+    """Results that were sent so that a run goes on were found there by each later run."""
+    home, main, beside = (tmp_path / name for name in (".boxstrap", "homework", "homework@2"))
+    beside.mkdir()
+    (home / "data").mkdir(parents=True)
+    for name in ("data/corpus", "out/state"):
+        file = main / name
+        file.parent.mkdir(parents=True)
+        file.write_text("sent")
+        rows = [{"target": str(file.parent)}, [file.name, 4, file.stat().st_mtime_ns]]
+        record = home / f"data/{file.name}.jsonl"
+        record.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    tree = BoxTree(str(home), "k", str(beside), "2")
+    shared = SharedFolders(tree, str(main), [], ["out/"])
+    shared.link()
+    assert (beside / "data/corpus").read_text() == "sent"
+    assert not (beside / "out").exists()
+    assert shared.are_linked()

@@ -746,3 +746,4 @@ def test_shared_is_advised_only_for_a_folder_that_the_profile_does_not_share() -
         assert "shared: [" not in links_line(inside, ["out", "data"])
     assert links_line("database", ["data"]).endswith("shared: [database/] in the profile")
     assert links_line(".", ["data"]) == "other trees get links to these files"
+    assert "get none of it" in links_line("out/a", [], ["out/"])
