@@ -50,6 +50,15 @@ def write_receipt(file: Path, manifest: Manifest, place: Path) -> None:
     _write(file, body)
 
 
+def fuller_place(file: Path, manifest: Manifest, place: Path) -> Path | None:
+    """Return the other folder for which the receipt proves files that this pull has not brought."""
+    body = _read(file)
+    if body is None or body["files"].keys() <= manifest.proven().keys():
+        return None
+    other = Path(body["place"])
+    return other if other != place and other.is_dir() else None
+
+
 def note_name(box_folder: Path, before: str, now: str) -> None:
     """Write the receipts of the box `before` anew for its name of now. What can't be is left: it
     proves nothing until the next pull."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bootstrap.boxes.at_home import find_kept, results_place
 from bootstrap.boxes.login import BoxLogin
-from bootstrap.boxes.receipt import receipt_file, write_receipt
+from bootstrap.boxes.receipt import fuller_place, receipt_file, write_receipt
 from bootstrap.boxes.run import Run, as_it_ended, called
 from bootstrap.boxes.trees import find_at_risk, risk_in_words
 from bootstrap.errors import (
@@ -181,8 +181,10 @@ def pull_run(box: BoxLogin, screen: Screen, wish: PullOptions, run: Run) -> Pull
             place.landing(run.name) as landing,
             PulledRecord(place.record(box.known.folder, run)) as record,
         ):
-            pulled = _Pull(box, run, landing, record, screen, wish).pull()
-            note_results(box, run, pulled.manifest, place.path)
+            pull = _Pull(box, run, landing, record, screen, wish)
+            pulled = pull.pull()
+            if not pull.fuller_place:
+                note_results(box, run, pulled.manifest, place.path)
             return pulled
     except OSError as error:
         named = str(error.filename or "")  # one that is not relative to a folder of the results
@@ -247,6 +249,8 @@ class _Pull:
         """Brings what came to the disk, once all of it is here."""
         self._brought = float("-inf")
         """When a watched run's log was brought last."""
+        self.fuller_place: Path | None = None
+        """Where more of its results is than this pull can bring any more."""
 
     def _note(self, file: BoxFile, place: str) -> None:
         self._landed[file.path] = place
@@ -439,6 +443,11 @@ class _Pull:
         file = receipt_file(folder, run.repo_key, run.name)
         if self._syncing:
             self._syncing.join()
+        if manifest.missing or manifest.live:
+            self.fuller_place = fuller_place(file, manifest, self._landing.place)
+        if self.fuller_place:
+            self._screen.warn(f"{run.name}: more of its results is at home in {self.fuller_place}")
+            return None
         write_receipt(file, manifest, self._landing.place)
         if manifest.missing or manifest.live:
             return None

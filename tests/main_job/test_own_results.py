@@ -234,6 +234,12 @@ def test_down_says_how_to_let_go_of_results_that_no_pull_can_bring(trainer: Trai
     (trainer.tree / "out/second").unlink()
     there = trainer.results()["train-2"]
     assert (there["where"], there["lost_files"], there["overwritten_by"]) == ("home", 0, [])
+    # Nor does a pull to elsewhere, which brings less by now, take that back.
+    elsewhere = trainer.user.home / "elsewhere"
+    less = trainer.run("pull", "--run", "train-2", "--to", str(elsewhere)).must(9)
+    assert "train-2: more of its results is at home in" in less.err
+    assert trainer.run("--dry", "down").must(0)
+    assert trainer.results()["train-2"]["where"] == "home"
 
 
 def test_a_run_without_a_record_gets_the_results_that_no_other_run_made(trainer: Trainer) -> None:

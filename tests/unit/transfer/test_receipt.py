@@ -5,11 +5,18 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from bootstrap.boxes.receipt import check_receipt, note_name, receipt_file, write_receipt
+from bootstrap.boxes.receipt import (
+    check_receipt,
+    fuller_place,
+    note_name,
+    receipt_file,
+    write_receipt,
+)
 from bootstrap.link import LocalWire
 from bootstrap.transfer.manifest import Manifest, PulledRecord, RunOrigin, recorded_digests
 from tests.unit.transfer.boxes import KEY, RUN, ResultsHere
@@ -150,3 +157,15 @@ def test_digests_of_pulls_are_read_past_damaged_rows(tmp_path: Path) -> None:
     damaged = ["{", "[]", "7", "[" * 100_000, '["c",[1],"x"']
     file.write_text("\n".join([*map(json.dumps, (rows[:1], rows[1:])), *damaged]))
     assert recorded_digests(file) == {"a": {"x", "y"}}
+
+
+def test_a_pull_elsewhere_that_brings_less_leaves_the_receipt_of_the_fuller_one(
+    made: Made, tmp_path: Path
+) -> None:
+    box, manifest, file = made
+    less = replace(manifest, files={"out/a": manifest.files["out/a"]})
+    assert fuller_place(file, less, tmp_path / "elsewhere") == box.home
+    assert fuller_place(file, less, box.home) is None
+    assert fuller_place(file, manifest, tmp_path / "elsewhere") is None
+    box.home.rename(tmp_path / "moved")
+    assert fuller_place(file, less, tmp_path / "elsewhere") is None
