@@ -141,10 +141,16 @@ def _caps() -> Finding:
 
 
 def _guard() -> Finding:
-    """Check that a guard holds the leases of boxes that can't hold them themselves."""
-    boxes = [box for box in all_boxes() if box.lease and box.lease.get("held") != "yes"]
+    """Check that a guard holds the leases of boxes that can't hold them themselves, and that it can
+    end: those of an account."""
+    from bootstrap.renting.ownership import rented_host
+
+    unheld = [box for box in all_boxes() if box.lease and box.lease.get("held") != "yes"]
+    boxes = [box for box in unheld if rented_host(box)]
     if not boxes:
-        return Finding("guard", True, "no lease needs one")
+        others = ", ".join(box.name for box in unheld)
+        says = f"nothing ends {others}, which no account here has" if others else ""
+        return Finding("guard", True, says or "no lease needs one")
     names = ", ".join(box.name for box in boxes)
     looks = [(box.folder / GUARD) for box in boxes]
     ages = [time.time() - file.stat().st_mtime if file.is_file() else None for file in looks]

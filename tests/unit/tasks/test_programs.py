@@ -217,6 +217,12 @@ def test_doctor_names_a_cap_on_money_that_can_not_be_read(at: User) -> None:
     assert "config.yaml:2: money.max_price: 'cheap' is no amount of dollars" in told
 
 
+def test_doctor_asks_for_no_guard_of_a_box_that_no_guard_can_end(at: User) -> None:
+    lease = {"set": 1.0, "seconds": 3600.0, "held": "no-account"}
+    record.save_box(KnownBox("g3", "root@203.0.113.9", "203.0.113.9", lease=lease))
+    assert "nothing ends g3, which no account here has" in at.run("doctor").must(0).out
+
+
 def remember(user: User, *names: str) -> None:
     for number, name in enumerate(names):
         record.save_box(KnownBox(name, f"root@203.0.113.{number}", f"203.0.113.{number}"))
