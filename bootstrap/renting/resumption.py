@@ -79,7 +79,8 @@ class ResumedElsewhere(Document):
     def text(self) -> str:
         there = f"{self.before.run.name} of {self.before.box}"
         cost = f" {dollars(self.spent)} were spent on it before." if self.spent else ""
-        lines = [f"{there} goes on as {self.started.run.name} of {self.started.box}.{cost}"]
+        run = self.started.run
+        lines = [f"{there} goes on as {run.name} of {self.started.box}, by {run.typed}.{cost}"]
         if self.still_costs:
             lines.append(
                 f"{self.still_costs} is stopped, and its disk still costs: boxstrap down --host "

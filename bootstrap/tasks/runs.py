@@ -188,7 +188,10 @@ def _resume(call: Call, words: Sequence[str]) -> None:
         return
     lines = [f"  {call.screen.safe_text(line)}" for line in resumed.first_lines]
     follow = f"{program_name(sys.argv[0])} logs -f --host {resumed.box} --run {resumed.run.name}"
-    text = f"{resumed.run.name} goes on from {resumed.resumes}; to follow it: {follow}"
+    command = call.screen.safe_text(resumed.run.typed)
+    text = (
+        f"{resumed.run.name} goes on from {resumed.resumes}, by {command}; to follow it: {follow}"
+    )
     call.screen.result(resumed, "\n".join([*lines, text]))
     _follow(call, resumed.box, resumed.run)
     resumed.raise_for_status()

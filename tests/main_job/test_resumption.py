@@ -241,7 +241,7 @@ def test_up_resume_is_refused_until_results_are_at_home_and_the_files_here_are_t
     (repository.root / "train.py").write_text(f"{TRAIN}# not committed\n")
     assert account.rented == ["9001"]
     said = user.run(*resume).must(0)
-    assert "train-1 of vast-9001 goes on as train-1 of vast-9002" in said.out
+    assert "train-1 of vast-9001 goes on as train-1 of vast-9002, by python" in said.out
     assert "vast-9001 is stopped, and its disk still costs" in said.out
     assert f"goes on from {saved}\n" in user.run("logs", "--host", "vast-9002").must(0).out
     assert second.box.run("ls -F /workspace/homework/out").split() == ["last", "newest.ckpt@"]
