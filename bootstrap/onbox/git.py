@@ -21,6 +21,7 @@ _SETTINGS = (
     *("maintenance.auto=false", "core.bigFileThreshold=64m", "safe.directory=*"),
     *("core.quotePath=true", "checkout.workers=0", "init.defaultBranch=main"),
 )
+_KEPT = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM")
 _VARIABLES = {
     **{"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": ""},
     **{"GIT_NO_LAZY_FETCH": "1", "GIT_NO_REPLACE_OBJECTS": "1", "GIT_LITERAL_PATHSPECS": "1"},
@@ -37,7 +38,7 @@ class BoxGit:
         settings = [word for one in _SETTINGS for word in ("-c", one)]
         self.command = ["git", "-C", tree or folder, *settings, f"--git-dir={folder}"]
         self.command += [f"--work-tree={tree}"] if tree else []
-        kept = {name: text for name, text in os.environ.items() if not name.startswith("GIT_")}
+        kept = {n: text for n, text in os.environ.items() if n in _KEPT or not n.startswith("GIT_")}
         self.variables = {**kept, **_VARIABLES}
         if objects:
             self.variables["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = objects

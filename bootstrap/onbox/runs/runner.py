@@ -174,7 +174,7 @@ class RunRunner:
         if by or not self._run.first("ended"):
             # Whatever ends after a notice that the box is taken away ended because of it.
             self._note(f"interrupted {by}" if by else f"exit {code}")
-        while True:  # no exit code is lost
+        while os.path.isdir(self._run.path):  # no exit code is lost
             with suppress(OSError):
                 write_exit(self._run, str(code))
                 break

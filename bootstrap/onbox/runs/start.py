@@ -43,6 +43,7 @@ def read_request() -> dict[str, str]:
     for pair in said.decode("utf-8", "surrogateescape").split("\0")[:-2]:
         name, _, value = pair.partition("=")
         asked[name] = f"{asked[name]}\n{value}" if name in asked else value
+    new_run.clean_environment(asked["home"])  # before anything is asked of tmux
     names = (*new_run.ALWAYS, *new_run.IF_ASKED)
     return {**dict.fromkeys(names, ""), **asked}
 
@@ -95,7 +96,6 @@ def _tell(line: str) -> None:
 def _serve() -> int:
     try:
         asked = read_request()
-        new_run.clean_environment(asked["home"])
         try:
             _tell(f"run {begin(asked).path}")
         finally:

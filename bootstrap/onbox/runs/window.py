@@ -74,7 +74,10 @@ def has_runner(run: RunFolder) -> bool:
     """Whether a process is at work for it: its runner, which may not have claimed it yet."""
     for number in filter(str.isdigit, os.listdir("/proc")):
         with suppress(OSError), open(f"/proc/{number}/cmdline", "rb") as file:
-            if b"\0runs.runner\0%b\0" % os.fsencode(run.path) in file.read():
+            words = file.read()
+            # A tmux server keeps the words of its first session for as long as it lives.
+            is_tmux = os.path.basename(words.partition(b"\0")[0]) == b"tmux"
+            if not is_tmux and b"\0runs.runner\0%b\0" % os.fsencode(run.path) in words:
                 return True
     return False
 

@@ -243,7 +243,7 @@ def test_a_local_package_counts_with_the_content_of_all_its_files(tmp_path: Path
     (trees.home / "steps/k/placed").mkdir(parents=True)
     write(trees.main, {"requirements.txt": "./lib\n", "lib/setup.py": "", "lib/own.py": ""})
     asked = (
-        'tree_git() {{ [ "$*" != "rev-parse -q --verify HEAD:lib" ] || echo {}; }}; '
+        'placed_git() {{ [ "$*" != "rev-parse -q --verify HEAD:lib" ] || echo {}; }}; '
         'inputs_python; printf "%s\\n" "$INPUTS"'
     )
     assert trees.ask(asked.format(1)) != trees.ask(asked.format(2))
