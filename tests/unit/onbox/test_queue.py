@@ -304,6 +304,15 @@ def test_a_queued_run_with_two_waiters_begins_only_once(box: QueueBox) -> None:
     assert box.state(live) == "finished 0"
 
 
+def test_a_tmux_server_is_no_runner_of_the_run_of_its_first_session(box: QueueBox) -> None:
+    """It keeps the words it was started with: later starts of that run waited for it in vain."""
+    run = f"new_run.RunFolder({str(box.make('live'))!r})"
+    program = f"['true', 'runs.runner', {run}.path, '']"
+    box.do(
+        f"assert window.open_session({run}, 's', {program}); assert not window.has_runner({run})"
+    )
+
+
 def test_a_run_begins_detached_where_tmux_makes_no_session(box: QueueBox) -> None:
     """It was refused, and could neither be started later nor resumed."""
     run = box.make("live")
