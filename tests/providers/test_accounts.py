@@ -77,7 +77,6 @@ def test_boxes_all_without_an_api_key_says_where_each_provider_looks_for_one(use
         ("lambda", ".lambda_cloud/lambda_keys", f"api_key = {KEY}\n"),
         ("paperspace", ".paperspace/credentials.toml", f'version = 1\n\n[keys]\nme = "{KEY}"\n'),
         ("paperspace", ".paperspace/config.json", f'{{"apiKey": "{KEY}", "name": "x"}}'),
-        ("hf", ".cache/huggingface/token", KEY),
     ],
 )
 def test_api_keys_are_found_in_each_providers_own_files(
@@ -89,6 +88,15 @@ def test_api_keys_are_found_in_each_providers_own_files(
     key = PROVIDERS[name].keys.find()
     assert key
     assert key.value == KEY
+
+
+def test_the_hubs_token_is_found_where_its_own_library_keeps_it(own_home: Path) -> None:
+    """In a process of its own: that library looks where the home is when it is imported."""
+    file = own_home / ".cache/huggingface/token"
+    file.parent.mkdir(parents=True)
+    file.write_text(KEY)
+    code = "from bootstrap.providers import PROVIDERS; print(PROVIDERS['hf'].keys.find().value)"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == f"{KEY}\n"
 
 
 def test_paperspace_is_not_asked_when_its_file_has_api_keys_of_several_teams(
