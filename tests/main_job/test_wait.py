@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -142,6 +144,16 @@ for file in ("loss", "end"):
 """
 
 
+def is_asked_to_wait(home: Path) -> bool:
+    """Whether a program of the box in this home is asked to wait."""
+    for command in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            text = command.read_bytes()
+            if b"python" in text.partition(b"\0")[0] and bytes(home) in text and b'"wait"' in text:
+                return True
+    return False
+
+
 def test_wait_with_detach_hands_the_telling_of_a_runs_end_to_the_box(user: User) -> None:
     with web_receiver() as web:
         notify = user.home / ".config/boxstrap/notify.yaml"
@@ -153,6 +165,8 @@ def test_wait_with_detach_hands_the_telling_of_a_runs_end_to_the_box(user: User)
         user.run("setup", "--host", "local").must(0)
         waiting = user.begin("wait", "--host", "local")
         waiting.await_said("must stay awake")
+        # What the box notes before it is asked is old news.
+        wait_until(lambda: is_asked_to_wait(user.home))
         (user.home / "box/homework/loss").touch()
         wait_until((user.home / "told").exists)
         assert (user.home / "told").read_text() == "loss\n"
