@@ -207,7 +207,8 @@ def over(run: RunFolder) -> None:
     """Note which processes a run left, and what it made."""
     from .results.keep_results import asked  # slow to import
 
-    _note(run, living(run))
+    # With what a stop has noted meanwhile: it may not be found in any other way.
+    _note(run, living(run, run.lines("left") or []))
     asked("end", run.path)
 
 
