@@ -1,4 +1,5 @@
-"""Records of fetched files: their sizes and times show that they are there, without reading."""
+"""Records of fetched and of pushed files: their sizes and times show that they are there, without
+reading."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import contextlib
 import hashlib
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -64,6 +66,31 @@ def _sent(home: Path, target: Path) -> dict[PlacedFile, str]:
                         file = PlacedFile(str(path), int(size), int(mtime_ns))
                         found[str(path)] = file, str(sha256)
     return {file: sha256 for file, sha256 in found.values() if file.is_there}
+
+
+def pushed_files(records: Path, main: Path, *, unchanged: bool = False) -> Iterator[Path]:
+    """Yield the pushed files below `main` that are there, relative to it."""
+    seen = set()
+    for record in sorted(records.glob("*.jsonl")):
+        folder = None
+        with record.open("rb") as lines:
+            for line in lines:
+                try:
+                    row = json.loads(line)
+                except ValueError:  # a line that was cut off
+                    continue
+                if isinstance(row, dict):
+                    folder = Path(str(row.get("target", "")))
+                    if main not in (folder, *folder.parents):
+                        break
+                elif folder is not None and row:
+                    file = folder / str(row[0])
+                    if file in seen or not file.is_file():
+                        continue
+                    if unchanged and [file.stat().st_size, file.stat().st_mtime_ns] != row[1:3]:
+                        continue  # a later line may know it
+                    seen.add(file)
+                    yield file.relative_to(main)
 
 
 class DataRecords:

@@ -13,7 +13,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from ..data.link_pushed import pushed_files
+from ..data.records import pushed_files
 from ..git import BoxTree
 from .run_results import RunResults, is_meant, runs_of
 

@@ -73,14 +73,27 @@ class SharedFolders:
         os.symlink(place, link)
 
     def _missing_files(self) -> list[tuple[str, str]]:
-        """Return link and file of each pushed file that is not linked yet."""
+        """Return link and file of each pushed file that is not linked yet. A linked folder has all
+        of its files, and what is there already stays."""
         records = f"{self._tree.home}/data"
         if not any(name.endswith(".jsonl") for name in names_in(records)):
             return []
-        from ..data.link_pushed import missing_links  # slow to import
+        from pathlib import Path  # slow to import, as what follows
 
-        missing = missing_links(records, self._main, self._tree.path)
-        return [row for row in missing if not f"{row[1]}/".startswith(self._results)]
+        from ..data.records import pushed_files
+
+        main, inside = Path(self._main).resolve(), Path(self._tree.path).resolve()
+        is_inside: dict[Path, bool] = {}
+        missing = []
+        for name in pushed_files(Path(records), main):
+            link, file = inside / name, os.fspath(main / name)
+            if link.parent not in is_inside:
+                real = link.parent.resolve()
+                is_inside[link.parent] = inside in (real, *real.parents)
+            is_result = f"{file}/".startswith(self._results)
+            if is_inside[link.parent] and not (is_result or os.path.lexists(link)):
+                missing.append((os.fspath(link), file))
+        return missing
 
     def warn_of_ignored(self, venv: str, results: Sequence[str]) -> None:
         """Whether the main tree has files that git ignores, came by another way than a push, and
