@@ -156,6 +156,7 @@ def test_any_training_command_reaches_bash_with_the_environments_python(command:
                 {**dict.fromkeys(new_run.IF_ASKED, ""), **{n: v for n, _, v in pairs}}
             ).path
         )
+        all_ended, held = os.pipe()
         subprocess.run(
             runner_of(lay_programs(folder / "box"), run, Path("/nowhere")),
             stdin=subprocess.DEVNULL,
@@ -163,7 +164,11 @@ def test_any_training_command_reaches_bash_with_the_environments_python(command:
             env=env,
             cwd=folder,
             check=True,
+            pass_fds=[held],
         )
+        os.close(held)
+        os.read(all_ended, 1)  # what notes its end outlives the runner
+        os.close(all_ended)
         wanted = command
         for python in ("python ", "python3 "):
             if command.startswith(python):
