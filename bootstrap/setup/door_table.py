@@ -1,7 +1,7 @@
 """The doors: a table of all ways to get the script onto a box other than SSH.
 
 A door has a size limit and a wrapper (`templates/doors/<template>`), in which it carries the
-script; one that is too narrow for it lets the box fetch the program (`carrier.py`).
+script; one that is too narrow for it lets the box fetch the program.
 `bootstrap/setup/doors.py` renders it. Limits and their sources: docs/doors.md.
 """
 

@@ -4,6 +4,10 @@ A door can't carry a repository, so the commit must be on the git host, at an
 address that needs no key of this machine. It gets the script in its wrapper, if that is within its
 limit; else the box fetches the program from that same host, where it is pushed after a yes. A paste
 may also have the script fetched from any address and checked by SHA-256, or rendered by uvx.
+
+Over SSH this machine passes the secrets to the script and starts it. Behind a door the carrier
+(`templates/doors/carrier.sh`), a part of the program, asks for the secrets and starts it. A program
+that the box fetches runs only if its SHA-256 is the one that the recipe names.
 """
 
 from __future__ import annotations
@@ -27,11 +31,10 @@ from bootstrap.profile.detect_provider import FALLBACK
 from bootstrap.profile.load import public_keys
 from bootstrap.profile.schema import Profile
 from bootstrap.repo.git import NOWHERE, GitError, run_git
+from bootstrap.repo.mirror import find_program, push_program, refs_of
 from bootstrap.repo.names import shown
-from bootstrap.repo.program_ref import find_program, push_program, refs_of
 from bootstrap.repo.snapshot import take_snapshot
 from bootstrap.repo.urls import as_https, check_url, without_user_info
-from bootstrap.setup.carrier import render_carrier, render_fetching
 from bootstrap.setup.door_table import DOORS, Door, door_named
 from bootstrap.setup.payload import (
     address_warning,
@@ -39,9 +42,20 @@ from bootstrap.setup.payload import (
     private_dependencies,
     resolve_source,
 )
-from bootstrap.setup.program import program
-from bootstrap.setup.script import ROOT, Source, render_text
-from bootstrap.steps.shell import ONBOX, encoded, folded, harmless, paste
+from bootstrap.setup.program import packed_program, program
+from bootstrap.setup.script import ROOT, Source, render_recipe, render_text, variables
+from bootstrap.steps.plan import steps_for
+from bootstrap.steps.shell import (
+    ONBOX,
+    Value,
+    bare_shell,
+    encoded,
+    folded,
+    functions,
+    harmless,
+    paste,
+    shell_part,
+)
 
 if TYPE_CHECKING:
     from bootstrap.repo.local import LocalRepository
@@ -474,3 +488,62 @@ def _without_none(values: dict[str, Any]) -> dict[str, Any]:
         for name, value in values.items()
         if value is not None
     }
+
+
+def render_carrier(
+    profile: Profile, source: Source, *, leave: tuple[str, ...] = (), bare: bool = False
+) -> str:
+    """Return a script that sets up the box it runs on, but for the steps to `leave`. `bare`: its
+    program is without comments, docstrings and indentation."""
+    used = {name for name, value in door_values(profile, source) if value}
+    made = packed_program(used) if bare else program()
+    recipe = door_recipe(profile, source, leave, made.digest)
+    return _whole(profile, recipe, program=made.text, program_marker=_marker(made.text))
+
+
+def render_fetching(
+    profile: Profile, source: Source, ref: str, *, leave: tuple[str, ...] = ()
+) -> str:
+    """Return a script that fetches the program from `ref` of the commit's own repository."""
+    return _whole(
+        profile,
+        door_recipe(profile, source, leave, program().digest),
+        fetched=[("PROGRAM_URL", source.url or ""), ("PROGRAM_REF", ref)],
+        fetch=bare_shell(shell_part("doors", "fetch")),
+    )
+
+
+def door_recipe(profile: Profile, source: Source, leave: tuple[str, ...], digest: str) -> str:
+    steps = tuple(step for step in steps_for(profile, local=False) if step.name not in leave)
+    return render_recipe(profile.name, door_values(profile, source), steps, digest)
+
+
+def door_values(profile: Profile, source: Source) -> list[tuple[str, Value]]:
+    """Return the variables for a door: the box fetches the commit itself."""
+    profile = profile.replace(git=profile.git.replace(access="url"))
+    secrets_id = "door" if profile.secrets else ""
+    return variables(profile, source, local=False, secrets_id=secrets_id)
+
+
+def _whole(profile: Profile, recipe: str, **rest: object) -> str:
+    """Return the script that a door gets: the recipe, and the program or what fetches it."""
+    loads = functions("lib", "program", ("read_program", "load_program_files"))
+    return render_text(
+        "doors/carrier.sh.j2",
+        {
+            "version": __version__,
+            "profile_name": harmless(profile.name),
+            "recipe": recipe,
+            "marker": _marker(recipe),
+            "loads": bare_shell(loads),
+            **{"program": "", "fetched": [], "fetch": "", **rest},
+        },
+    )
+
+
+def _marker(text: str) -> str:
+    """Return an end marker that is not a line of the text."""
+    marker, lines = "END_OF_SCRIPT", set(text.splitlines())
+    while marker in lines:
+        marker += "_"
+    return marker

@@ -146,7 +146,7 @@ def candidates(line: str) -> list[str]:
     name. The shell compares it with what the user has begun to type."""
     words = _words(line)[1:]
     if words[:1] == ["help"]:
-        from bootstrap.tasks.topics import TOPICS
+        from bootstrap.tasks.help import TOPICS
 
         return [*NAMES, *TOPICS] if len(words) < 3 else []
     name = next((word for word in words if word in NAMES), "")

@@ -32,9 +32,8 @@ from bootstrap.paths import own_command
 from bootstrap.tasks import NAMES, find
 from bootstrap.tasks.agreement import note_consent, question
 from bootstrap.tasks.command import Command
-from bootstrap.tasks.effects import EFFECTS, NOT_OBEYED
+from bootstrap.tasks.effects import EFFECTS, NOT_OBEYED, over_mcp, skill_text
 from bootstrap.tasks.options import WITH_COMMAND, Option
-from bootstrap.tasks.skill import over_mcp, skill_text
 
 _NO_TOOLS = frozenset(
     {"attach", "shell", "tunnel", "top", "code", "demo", "guard", "mcp", "skill", "completion"}

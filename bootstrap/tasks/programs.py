@@ -7,6 +7,7 @@ import sys
 from bootstrap.errors import UsageError
 from bootstrap.paths import expanded, shipped
 from bootstrap.tasks.command import JSON, Call, command
+from bootstrap.tasks.effects import install_skill, skill_text
 from bootstrap.tasks.options import Option
 
 
@@ -58,8 +59,6 @@ def skill(call: Call) -> None:
 
     Example: boxstrap skill --install
     """
-    from bootstrap.tasks.skill import install_skill, skill_text
-
     given = call.given
     if given["repo"] and not given["install"]:
         raise UsageError("--repo says where the skill is installed: add --install.")

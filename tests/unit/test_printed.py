@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 from pydantic import TypeAdapter
 
-from bootstrap.tasks.document_types import shape
+from bootstrap.tasks.documents import shape
 from bootstrap.value import Document, document
 
 

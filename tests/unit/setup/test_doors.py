@@ -19,9 +19,15 @@ import pytest
 import yaml
 
 from bootstrap.errors import UsageError, exit_code
-from bootstrap.setup.carrier import render_carrier, render_fetching
 from bootstrap.setup.door_table import DOORS, NARROWEST
-from bootstrap.setup.doors import PASTE_LIMIT, door_url, render_door, too_long
+from bootstrap.setup.doors import (
+    PASTE_LIMIT,
+    door_url,
+    render_carrier,
+    render_door,
+    render_fetching,
+    too_long,
+)
 from bootstrap.setup.program import packed_program, program, program_files
 from bootstrap.setup.script import RECIPE_HERE
 from bootstrap.steps import shell

@@ -16,8 +16,7 @@ from jsonschema import Draft202012Validator
 from bootstrap.link import KnownBox, endpoint, save_box
 from bootstrap.tasks.agreement import note_consent, question
 from bootstrap.tasks.documents import json_schema
-from bootstrap.tasks.effects import EFFECTS, NOT_OBEYED
-from bootstrap.tasks.skill import over_mcp, skill_text
+from bootstrap.tasks.effects import EFFECTS, NOT_OBEYED, over_mcp, skill_text
 from tests.cli import User
 from tests.documents import closed
 from tests.hostile.inputs import MODULES

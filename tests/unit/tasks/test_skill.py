@@ -12,10 +12,17 @@ from bootstrap.profile.load import read_profile
 from bootstrap.providers import NAMES
 from bootstrap.tasks import NAMES as TASKS
 from bootstrap.tasks import find
-from bootstrap.tasks.effects import ALWAYS, EFFECTS, NEXT, NOT_OBEYED
+from bootstrap.tasks.effects import (
+    ALWAYS,
+    EFFECTS,
+    FOLDERS,
+    NEXT,
+    NOT_OBEYED,
+    install_skill,
+    skill_text,
+)
 from bootstrap.tasks.help import command_help
 from bootstrap.tasks.parser import parse_command
-from bootstrap.tasks.skill import FOLDERS, install_skill, skill_text
 from tests.cli import User
 from tests.docs.test_docs import commands_in
 

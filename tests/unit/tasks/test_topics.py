@@ -11,7 +11,7 @@ from bootstrap.steps.event_codes import CODES
 from bootstrap.tasks import NAMES
 from bootstrap.tasks.completion import candidates
 from bootstrap.tasks.effects import NEXT
-from bootstrap.tasks.topics import TOPICS, find_topic
+from bootstrap.tasks.help import TOPICS, find_topic
 from tests.cli import User
 
 ROOT = Path(__file__).parents[3]
@@ -42,7 +42,7 @@ def test_help_finds_a_profile_key_error_code_or_setting_by_name(name: str, says:
 
 def test_each_environment_variable_in_help_is_used_by_the_program() -> None:
     files = [*(ROOT / "bootstrap").rglob("*.py"), *(ROOT / "templates").rglob("*.*")]
-    own = ROOT / "bootstrap/tasks/topics.py"
+    own = ROOT / "bootstrap/tasks/help.py"
     used = "".join(file.read_text(errors="replace") for file in files if file != own)
     names = [name for name, _ in find_topic("variables")[1]]
     assert len(names) > 8
