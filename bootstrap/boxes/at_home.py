@@ -359,13 +359,16 @@ def note_seen(  # noqa: PLR0913 - one value for each thing that is noted
             told = rows.get(key, {}).get(_THERE, "")
             new[key][_THERE] = results.get(f"{run.repo_key}/{run.name}", told)
         known = {**before.get("keys", {}), **keys}
-        now = new if every else {**rows, **new}
-        if (rows, before.get("keys")) == (json.loads(json.dumps(now)), known):
-            return
-        here = time.time()
-        document = {"v": VERSION, "box_time": box_time or int(here), "noted": here}
-        text = json.dumps({**document, "keys": known, "runs": now}) + "\n"
-        write_private(file, text, make_folder=False)
+        seen = here = time.time()
+        times = {"box_time": box_time or int(here), "noted": here}
+        document = {"v": VERSION, **times, "keys": known, "runs": new}
+        if before and not every:
+            seen = file.stat().st_mtime
+            new = {key: {**row, **times} for key, row in new.items()}
+            document = {**before, "keys": known, "runs": {**rows, **new}}
+        if not every or (rows, before.get("keys")) != (json.loads(json.dumps(new)), known):
+            write_private(file, json.dumps(document) + "\n", make_folder=False)
+        os.utime(file, (seen, seen))  # when all were seen last
 
 
 def _seen_row(run: Run, redact: Callable[[str], str]) -> dict[str, object]:
@@ -374,18 +377,21 @@ def _seen_row(run: Run, redact: Callable[[str], str]) -> dict[str, object]:
 
 def seen_on(box: KnownBox) -> list[RunAtHome]:
     """Return the runs of a box, live or gone, as of the last contact."""
-    document = _read_seen(box.folder / SEEN)
+    file = box.folder / SEEN
+    document = _read_seen(file)
     mine = {own: key for key, own in _keys_in(document)}
     found = []
     rows = document.get("runs", {})
-    # Where nothing changed it is not written again, and the last contact was later. That is the
-    # last login: a note over a connection that stayed open is newer than it.
-    noted = _like(document.get("noted"), box.seen)
-    since = max(0.0, box.seen - noted)
     for row in rows.values() if isinstance(rows, dict) else ():
         run = run_of(row)
         if run is None:
             continue
+        # Where nothing changed it is not written again, but touched.
+        noted, box_time = (
+            _like(row.get(name), _like(document.get(name), default))
+            for name, default in (("noted", box.seen), ("box_time", 0))
+        )
+        since = max(0.0, file.stat().st_mtime - noted)
         found.append(
             RunAtHome(
                 box.name,
@@ -394,7 +400,7 @@ def seen_on(box: KnownBox) -> list[RunAtHome]:
                 run,
                 key=mine.get(run.repo_key, ""),
                 seen=noted + since,
-                box_time=_like(document.get("box_time"), 0) + int(since),
+                box_time=box_time + int(since),
                 price=box.price,
                 results_there=_like(row.get(_THERE), ""),
             )

@@ -161,9 +161,9 @@ class BoxLogin:
             own = (run for run in self.state.runs if run.repo_key == self.state.repo_key)
             if not any(find_kept(self.known, run) for run in own):  # else it was forgotten here
                 self.reporter.warn(
-                    f"{self.name} says that it has runs of this repository, though none was sent "
-                    "from here: where it is the only box, commands here without --host mean it "
-                    "from now on"
+                    f"{self.name} says that it has runs of this repository, and nothing of them is "
+                    "here: where it is the only box, commands here without --host mean it from now "
+                    "on"
                 )
         if self.own and self.own not in there:
             from bootstrap.profile.consent import named_repository

@@ -406,18 +406,6 @@ def known_folder(id_: str, root: str) -> Path | None:
     return Path(found[0].git_dir) if len(found) == 1 else None
 
 
-def known_key(place: Path) -> str | None:
-    """Return the key of the repository around `place`, "" if it is not known yet; runs no git.
-
-    None if there is no repository.
-    """
-    try:
-        found = _read_identity(_identity_file(str(locate(place).common_dir)))
-    except UsageError:
-        return None
-    return found.id if found else ""
-
-
 def has_commit(folders: git.Folders, commit: str) -> bool:
     with contextlib.suppress(git.GitError):
         git.run_git(folders, "cat-file", "-e", f"{commit}^{{commit}}")

@@ -19,7 +19,7 @@ from bootstrap.errors import BoxstrapError, UnreachableError, UsageError, WhichB
 from bootstrap.link.record import KnownBox, all_boxes, ended_boxes
 from bootstrap.link.registry import box_by_name
 from bootstrap.link.target import BoxOptions
-from bootstrap.repo.local import known_key
+from bootstrap.repo.local import current
 from bootstrap.sizes import duration, spent, took_in_words
 from bootstrap.transfer.destination import MANIFEST
 from bootstrap.ui.layout import laid_out
@@ -98,8 +98,8 @@ def list_runs(place: Path, host: str | None, *, every: bool) -> list[ListedRun]:
     live, ended = all_boxes(), ended_boxes()
     found = [*_merged([*live, *ended]).values()]
     if not every:
-        key = known_key(place)
-        if key is None:
+        key, _ = current(place)
+        if not key:
             raise UsageError(
                 "this is not a git repository, so it is unknown whose runs are meant.",
                 where=str(place),
@@ -124,7 +124,7 @@ def box_of_runs(place: Path, names: Sequence[str]) -> str:
     """Return the only box there that is known to have these runs of the repository around `place`;
     "" if several have one of them, or none has all."""
     boxes = all_boxes()
-    found = kept_of_repository(known_on(*boxes), known_key(place) or "", boxes)
+    found = kept_of_repository(known_on(*boxes), current(place)[0], boxes)
     having = [{one.box for one in found if _is_named(one, [name])} for name in names]
     box, *others = having[0] or {""}
     return box if not others and having == having[:1] * len(having) else ""

@@ -204,7 +204,10 @@ class Command:
     def run(self, given: Mapping[str, Any], *, dry: bool) -> int:
         """Run it, say how it ended, and return the documented exit code."""
         trust_absolute_path()
-        call = Call(_with_box(given), dry=dry)
+        try:
+            call = Call(_with_box(given), dry=dry)
+        except UsageError as wrong:
+            return tell(_failed(Call(given, dry=dry), wrong))
         changing = self.changes is None or any(given[name] for name in self.changes)
         work = _refuse_dry if dry and changing else self.body
         if self.is_for_each and not is_about_one(call):
@@ -299,10 +302,15 @@ def _with_box(given: Mapping[str, Any]) -> Mapping[str, Any]:
     plain = [name.removeprefix(f"{box}/") for name in names]
     if not box or not is_box_of_runs(box, plain):
         # REPOSITORY/RUN is as the box calls it
-        if given["host"] or len(all_boxes()) == 1:
+        if given["host"] or len(boxes := all_boxes()) == 1:
             return given
-        only = box_of_runs(Call(given).place, names)
-        said = f"{only} is the one box here that is known to have {', '.join(names)}"
+        only, called = box_of_runs(Call(given).place, names), ", ".join(names)
+        if box and boxes and not only:
+            raise UsageError(
+                f"no box here is called {box}, and none is known to have {called}.",
+                hint="The boxes: boxstrap boxes. The runs: boxstrap runs --all",
+            )
+        said = f"{only} is the one box here that is known to have {called}"
         return {**given, "host": only, "says": said} if only else given
     return {**given, "host": box, "run": plain[0] if isinstance(run, str) else plain}
 

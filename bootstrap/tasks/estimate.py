@@ -229,10 +229,10 @@ def _left_out(rows: Sequence[Row]) -> list[str]:
 
 def _past_runs(call: Call) -> list[MeasuredRun]:
     """Return this repository's own runs at home that were measured."""
-    from bootstrap.repo.local import known_key
+    from bootstrap.repo.local import current
 
-    key = known_key(call.place)
-    if key is None:
+    key, _ = current(call.place)
+    if not key:
         return []
     from bootstrap.boxes.at_home import all_kept, kept_of_repository
 

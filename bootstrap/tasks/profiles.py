@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from pathlib import Path
@@ -102,7 +103,7 @@ def init(call: Call) -> None:
         raise UsageError(
             "it is there already; nothing was written.",
             where=str(file),
-            hint=f"See what it says: boxstrap profiles --show {file}",
+            hint=f"See what it says: boxstrap profiles --show {shlex.quote(str(file))}",
         ) from None
     except OSError as error:
         raise write_error(file, error) from None

@@ -533,5 +533,5 @@ def test_down_also_checks_trees_beside_and_trees_of_unknown_repositories(world: 
 def test_results_at_home_are_safe_after_their_box_was_forgotten_and_met_again(world: World) -> None:
     assert world.look(0) == []
     world.user.run("boxes", "--forget", "local").must(0)
-    assert "none was sent" not in world.user.run("setup", *LOCAL).must(0).err
+    assert "nothing of them is here" not in world.user.run("setup", *LOCAL).must(0).err
     assert world.look(0) == []

@@ -22,22 +22,22 @@ RUN = Run(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("login", "seen"),
-    [
-        pytest.param(9_000.0, 9_000.0, id="contacts that changed nothing"),
-        pytest.param(4_570.0, 4_600.0, id="one over a connection that stayed open"),
-    ],
-)
-def test_a_runs_age_is_right_though_the_clock_of_its_box_is_ahead(
-    login: float, seen: float, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("every", [True, False])
+def test_a_runs_age_is_that_of_the_last_look_at_it_by_the_clock_of_its_box(
+    monkeypatch: pytest.MonkeyPatch, every: bool
 ) -> None:
-    """The box's clock is 100 s ahead; it told at 4600 of this machine's, and was met at `login`."""
+    """The box's clock is 100 s ahead. A contact that looked at another run alone doesn't count."""
+    clock = type("Clock", (), {"time": lambda: 4_600.0})
     box = save_box(KnownBox("gpu", "root@203.0.113.1:22", "203.0.113.1", price=2.0, seen=4_600.0))
-    monkeypatch.setattr(at_home, "time", type("Clock", (), {"time": lambda: 4_600.0}))
-    note_seen(box, [RUN], str, box_time=4_700)
-    (kept,) = seen_on(dataclasses.replace(box, seen=login))
+    monkeypatch.setattr(at_home, "time", clock)
+    note_seen(box, [RUN], str, box_time=4_700, every=True)
+    clock.time = lambda: 9_000.0
+    other = dataclasses.replace(RUN, name="train-2", state="running")
+    note_seen(box, [RUN] if every else [other], str, box_time=9_100, every=every)
+    kept, *more = seen_on(dataclasses.replace(box, seen=9_000.0))
+    seen = 9_000.0 if every else 4_600.0
     assert (kept.seen, kept.box_time) == (seen, seen + 100)
+    assert [(one.seen, one.box_time) for one in more] == [(9_000.0, 9_100)] * (not every)
     listed = ListedRun(kept, is_gone=False, results="none", log="box")
     row = " ".join(run_rows([listed], 9_050.0, None, every=False)[0].split())
     assert "train-1 gpu 2 h 16 min ago finished, ran 1 h 00 min, $2.00" in row
@@ -125,7 +125,7 @@ def test_a_run_name_means_the_only_known_box_that_has_such_a_run(
     names: list[str], box: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`other` is of another repository; a box that was given back doesn't count."""
-    monkeypatch.setattr(known_runs, "known_key", lambda _: "mine")
+    monkeypatch.setattr(known_runs, "current", lambda _: ("mine", ""))
     theirs = dataclasses.replace(RUN, name="other", repo_key="theirs-2")
     for name, had, others in (("one", (1, 2), [theirs]), ("two", (1, 3), [])):
         there = save_box(KnownBox(name, f"root@{name}", name, created=had[1]))

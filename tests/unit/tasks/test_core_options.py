@@ -104,6 +104,19 @@ def test_a_run_that_only_one_known_box_has_needs_no_host(at: User) -> None:
     assert "the box other is known" in done.err
     assert "other is the one box here that is known to have train-2" in done.err
     assert "which box?" in at.run("logs", "--run", "train-3").must(2).err
+    mistyped = at.run("logs", "--run", "gpu7/train-1", "--json").must(2).json()["error"]["what"]
+    assert mistyped == "no box here is called gpu7, and none is known to have gpu7/train-1."
+
+
+def test_runs_lists_the_runs_of_a_repository_that_was_moved(at: User) -> None:
+    at.run("setup", "--host", "local", "--profile", "ssh", "--dry")  # gives the repository its key
+    (known,) = at.state.glob("repositories/*.json")
+    key = json.loads(known.read_text())["id"]
+    box = KnownBox("gpu", "root@127.0.0.1:1", "127.0.0.1", port=1).using(key)
+    run = Run(key, "train-1", "running", None, 1, "c", "w", "t", 0, 9, "python x")
+    note_seen(record.save_box(box), [run], str, keys={key: key})
+    at.place = at.place.rename(at.place.with_name("moved"))
+    assert "train-1" in at.run("runs").must(0).out
 
 
 def on_box(user: User) -> list[str]:
