@@ -50,6 +50,10 @@ def _python() -> dict[str, bytes]:
         parts = each.relative_to(base).parts
         if each.is_file() and not _SKIPPED & {*parts} and not parts[2].startswith("config-"):
             files["/".join(parts)] = each.read_bytes()
+    # Debian's own, whose `site` is frozen, looks for packages elsewhere.
+    place = f'f"{{sys.prefix}}/lib/{version}/site-packages"'
+    added = f"import site, sys\nsite.addsitedir({place})\n"
+    files[f"lib/{version}/sitecustomize.py"] = added.encode()
     return files
 
 
