@@ -237,9 +237,9 @@ def _shortest(forms: list[bytes]) -> list[bytes]:
 
 
 def redactor_of_box(names: Collection[str], home: str, *, same_length: bool = False) -> Redactor:
-    """Return a redactor for the values that these variables have on a box: those that it keeps, and
-    those that a run was started with."""
-    files, values = [f"{home}/secrets"], []
+    """Return a redactor for the values that these variables have on a box: those that it keeps or
+    kept, and those that a run was started with."""
+    files, values = [f"{home}/secrets", f"{home}/secrets.earlier"], []
     for run in glob.iglob(f"{glob.escape(home)}/runs/*/*/pid") if names else ():
         with contextlib.suppress(OSError), open(run, encoding="ascii") as processes:
             files += [f"/proc/{line.split(' ')[0]}/environ" for line in processes]

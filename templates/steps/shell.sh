@@ -85,7 +85,9 @@ add_first_line() {
 write_env() {
   local i PAIRS=() secrets=$BOX_HOME/secrets sent=$SETUP_DIR/secrets
   [ -n "$SECRETS_ID" ] || [ ! -e "$secrets" ] ||
-    rm -f "$secrets" "$secrets.ids"
+    rm -f "$secrets" "$secrets.ids" "$secrets.earlier"
+  # Logs of runs that were started with others: they are redacted in them.
+  [ ! -f "$sent" ] || [ ! -s "$secrets" ] || (umask 077 && cat "$secrets" >>"$secrets.earlier")
   if [ "${#SECRET_IDS[@]}" -gt 0 ]; then complete_secrets; sent=; fi
   [ ! -f "$sent" ] || write_file "$secrets" 600 <"$sent"
   find_downloads
@@ -177,7 +179,7 @@ wipe_secrets() {
       printf 'wiped\t%s\n' "$pair"
     done
   done
-  rm -f "$BOX_HOME/secrets.ids" "$BOX_HOME/steps/shell.ok" "$BOX_HOME"/setups/*/secrets
+  rm -f "$BOX_HOME/secrets.ids" "$BOX_HOME/secrets.earlier" "$BOX_HOME/steps/shell.ok" "$BOX_HOME"/setups/*/secrets
   # An empty file says that there were secrets: a live run may still have them.
   [ ! -f "$BOX_HOME/secrets" ] || write_file "$BOX_HOME/secrets" 600 ''
 }

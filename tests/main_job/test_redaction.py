@@ -53,7 +53,13 @@ def test_logs_hides_a_secret_of_many_lines_also_one_that_only_the_box_has_until_
         assert "token [HF_TOKEN hidden]" in shown.out
         assert not [leak for leak in LEAKS if leak in shown.text]
         assert "can't be redacted" not in shown.err
+    # It was replaced on the box, too: the log has the first one.
+    changed = {"DEPLOY_KEY": PEM, "HF_TOKEN": "hf_another-value"}
+    user.run("setup", "--host", "local", "--profile", str(profile), **changed).must(10)
+    shown = user.run("logs", "--host", "local", **changed).must(0)
+    assert "token [HF_TOKEN hidden]" in shown.out
     user.run("secrets", "--host", "local", "--wipe").must(0)
+    assert not list(user.home.glob("box/.boxstrap/secrets.earlier"))
     shown = user.run("logs", "--host", "local", DEPLOY_KEY=PEM).must(0)
     assert shown.err.count("HF_TOKEN") == 1
     assert "given to this box before, " in shown.err

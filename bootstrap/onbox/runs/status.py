@@ -130,9 +130,10 @@ def box_document(runs: BoxRuns, key: str, folder: str) -> dict[str, Any]:
     except OSError:
         return told
     ids = dict(line.split(" ", 1) for line in lines_of(f"{file}.ids") if " " in line)
-    # A live run may have been started with other secrets than these.
+    # Runs may have been started with other secrets than these.
     begun = [run.stat("pid") for run in runs.running]
-    earlier = any(one and one.st_mtime_ns <= since for one in begun)
+    earlier = os.path.exists(f"{file}.earlier")
+    earlier = earlier or any(one and one.st_mtime_ns <= since for one in begun)
     return {
         **told,
         "secrets": {name: ids.get(name, "") for name in secrets_of(runs.home)},

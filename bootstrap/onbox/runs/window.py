@@ -64,7 +64,7 @@ def _free_name(run: RunFolder, name: str) -> tuple[str, bool]:
     """Return a name that no live session has, and whether a dead one has it."""
     longer = re.sub("[^A-Za-z0-9_-]", "-", f"{name}-{run.key}")
     for free in chain((name, longer), (f"{longer}-{number}" for number in count(2))):
-        panes = tmux("list-panes", "-t", f"={free}", "-F", "#{pane_dead}")
+        panes = tmux("list-panes", "-t", f"={free}:", "-F", "#{pane_dead}")
         if "0" not in (panes or "").split():
             return free, bool(panes)
     raise AssertionError

@@ -147,6 +147,17 @@ def test_a_session_name_taken_by_another_setup_gets_the_repository_appended(box:
     assert sorted(sessions) == ["train", "train-homework"]
 
 
+def test_a_session_may_have_the_first_letters_of_one_whose_run_is_over(box: QueueBox) -> None:
+    for name, seconds in (("big", 0), ("b", 60)):
+        run = box.make(name)
+        words = f"{name!r}, ['sleep', '{seconds}']"
+        box.do(f"assert window.open_session(new_run.RunFolder({str(run)!r}), {words})")
+        assert (run / "session").read_text() == f"{name}\n"
+        dead = ("list-panes", "-s", "-t", f"={name}", "-F", "#{pane_dead}")
+        wait_until(lambda dead=dead, is_over=not seconds: box.tmux(*dead) == [f"{is_over:d}"])
+    assert sorted(box.tmux("list-sessions", "-F", "#{session_name}")) == ["b", "big"]
+
+
 @pytest.mark.slow
 def test_queued_runs_wait_for_their_gpus_in_order_and_get_a_tmux_session(box: QueueBox) -> None:
     box.begin(box.make("live", gpus="0"))
