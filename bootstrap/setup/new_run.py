@@ -363,6 +363,8 @@ def _begun(box: BoxLogin, old: Run, wait_s: int, *, overwrite: bool = False) -> 
         raise results_in_the_way([said.get("log", "")], where, box.name)
     if why := said.get("refused"):
         what, hint = _WHY.get(why, ("the box does not say why", _SET_UP))
+        if (last := said.get("last", old.name)) != old.name and is_name(last):
+            where = f"{box.label}, {last}, which went on from {old.name}"
         raise NotSafeError(f"it can't go on: {what}.", where=where, hint=hint)
     if not is_name(said.get("run", "")):
         raise StepFailedError(

@@ -146,7 +146,7 @@ def boxes(call: Call) -> None:
         meant = set(choose([], call.given["group"]))
         known = [box for box in known if not meant.isdisjoint((box.name, box.host_text))]
     now = time.time()
-    listed = [ListedBox(box, _running(box), shared.is_open(box), now) for box in known]
+    listed = [ListedBox(_as_met(box), _running(box), shared.is_open(box), now) for box in known]
     table = laid_out([_HEAD, *(one.cells() for one in listed)], call.screen.width, _FIRST)
     rows = [line for row in table for line in row] if listed else []
     lost, ended = unreadable_record(), ended_boxes()
@@ -169,6 +169,13 @@ def boxes(call: Call) -> None:
             ]
         ),
     )
+
+
+def _as_met(box: KnownBox) -> KnownBox:
+    """Count what was asked over a connection that stayed open, too."""
+    from bootstrap.boxes.at_home import seen_on
+
+    return replace(box, seen=max([box.seen, *(one.seen for one in seen_on(box))]))
 
 
 def _list_rented(call: Call) -> None:

@@ -77,4 +77,4 @@ WITH_COMMAND = ("exec", "run")
 
 def looks_like_a_host(word: str) -> bool:
     """Whether a word is an address, or a user at one."""
-    return "@" in word or re.fullmatch(r"[\d.]+(:\d+)?", word) is not None
+    return re.fullmatch(r"\S*@\S*|[\d.]+(:\d+)?", word) is not None

@@ -376,7 +376,9 @@ def test_run_resume_continues_a_run_that_died_but_not_one_that_finished(here: Ru
     for file in ("gpus", "grace", "log_max"):
         kept = [(here.folder(name) / file).read_text() for name in ("dies-1", "dies-2")]
         assert kept[0] == kept[1], file
-    assert "it finished with exit code 0" in here.run("--resume", "dies-1", rc=9)["error"]["what"]
+    refused = here.run("--resume", "dies-1", rc=9)["error"]
+    assert "it finished with exit code 0" in refused["what"]
+    assert refused["where"].endswith("dies-2, which went on from dies-1")
     assert "none-1" in here.run("--resume", "none-1", rc=2)["error"]["what"]
 
 

@@ -130,6 +130,7 @@ def _take(run: RunFolder, asked: dict[str, str]) -> None:
             run = RunFolder(before)
         why = why_not(run)
         if why:
+            _answer("last", os.path.basename(run.path))
             return _answer("refused", why)
         try:
             resume(run, asked["id"], overwrite=bool(asked["overwrite"]))

@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import time
 from collections.abc import Iterable
 
 import pytest
 
 from bootstrap.boxes import Run
 from bootstrap.boxes.at_home import RunAtHome, note_seen
-from bootstrap.errors import UnreachableError
+from bootstrap.errors import UnreachableError, UsageError
 from bootstrap.link import KnownBox, record
 from bootstrap.profile import PROFILE
-from bootstrap.tasks import NAMES, usage
+from bootstrap.tasks import NAMES, find, usage
 from bootstrap.tasks.command import Call, _complete_error, _with_box
+from bootstrap.tasks.parser import parse_command
 from tests.cli import User
 from tests.plain_environment import BIN, HERE
 
@@ -322,6 +324,13 @@ def test_an_error_calls_a_box_by_its_name_unless_its_address_was_typed() -> None
             assert error.where == named + more
 
 
+def test_exec_takes_a_shell_line_with_an_address_in_it_as_the_command() -> None:
+    line = "git clone git@host:x"
+    assert parse_command(find("exec"), ["--host", "gpu", line])["words"] == [line]
+    with pytest.raises(UsageError, match="--host git@host"):
+        parse_command(find("exec"), ["git@host", "ls"])
+
+
 def test_boxes_lists_live_runs_and_tab_completes_their_names(at: User) -> None:
     box = KnownBox("my-box", "root@203.0.113.1", "203.0.113.1")
     record.save_box(box)
@@ -333,7 +342,9 @@ def test_boxes_lists_live_runs_and_tab_completes_their_names(at: User) -> None:
     ]
     note_seen(box, runs, str, every=True)
     assert "train-2, a-1, b-1, +1" in at.run("boxes").must(0).out
-    assert at.run("boxes", "--json").json()["boxes"][0]["running"] == [*names[1:]]
+    told = at.run("boxes", "--json").json()["boxes"][0]
+    assert told["running"] == [*names[1:]]
+    assert told["seen"] > time.time() - 600  # though the box's record is of no login
     offered = at.run("--complete", "--", "boxstrap", "logs").must(0).out.split()
     assert set(names) <= set(offered)
     assert "train-1" in at.run("--complete", "--", "boxstrap", "run", "--resume").must(0).out
