@@ -207,6 +207,17 @@ def document(value: Any) -> Any:  # noqa: ANN401, PLR0911 - any value, each kind
     raise TypeError(f"a result of type {type(value).__name__} is no JSON")
 
 
+def with_texts(value: Any, change: Callable[[str], str]) -> Any:  # noqa: ANN401
+    """Return plain data with each text in it changed, but no key."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {key: with_texts(each, change) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [with_texts(each, change) for each in value]
+    return value
+
+
 def _object(value: object, keys: tuple[Key, ...]) -> dict[str, Any]:
     absent = value.absent() if isinstance(value, Document) else ()
     found = dict[str, Any]()
@@ -231,4 +242,5 @@ __all__ = [
     "names",
     "replace",
     "value_at",
+    "with_texts",
 ]

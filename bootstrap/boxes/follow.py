@@ -30,10 +30,9 @@ MAX_EVENT_BYTES = 16 * 1024 * 1024
 MOST_REFUSED = 100_000
 """Limit of lines that are not valid events; another boxstrap version may write some."""
 EVERY_S = 1.0
-ANSWER_S = 30.0
+ANSWER_S = 30.0  # how long one answer may take
 _SHOWN_S = 15.0
 """The longest time between two polls: by them a setup sees that it is still followed."""
-"""How long one answer may take, in seconds."""
 _MOST_UNANSWERED = 3
 _MOST_WAITED = 3
 _MOST_SAID = 2000  # bytes of what the shell of a setup said that ended by itself

@@ -50,7 +50,7 @@ from bootstrap.link.public_key import (
 from bootstrap.link.shared import SilentKey
 from bootstrap.link.target import parse_host
 from bootstrap.link.transport import BoxTransport
-from bootstrap.link.wire import LoginRefused
+from bootstrap.link.wire import LoginRefused, read_exactly
 from bootstrap.paths import read_regular
 
 _MAGIC = b"openssh-key-v1\0"
@@ -234,22 +234,11 @@ class Agent:
         if self._socket is None:
             raise ValueError("no connection")
         self._socket.sendall(pack(message))
-        (length,) = struct.unpack(">I", self._read(4))
+        (length,) = struct.unpack(">I", read_exactly(self._socket, 4))
         if not 1 <= length <= _LONGEST_ANSWER:
             raise ValueError(f"an answer of {length} bytes")
-        answer = self._read(length)
+        answer = read_exactly(self._socket, length)
         return answer[0], answer[1:]
-
-    def _read(self, wanted: int) -> bytes:
-        if self._socket is None:
-            raise ValueError("no connection")
-        data = b""
-        while len(data) < wanted:
-            piece = self._socket.recv(wanted - len(data))
-            if not piece:
-                raise ValueError("it closed the connection")
-            data += piece
-        return data
 
 
 class AgentKey(paramiko.PKey):

@@ -18,7 +18,7 @@ import struct
 from collections.abc import Callable, Sequence
 
 from bootstrap.link.reconnecting import DeferredLogin
-from bootstrap.link.wire import PIECE, ErrorTail, LinkLost, Pipe, Stream, Wire
+from bootstrap.link.wire import PIECE, ErrorTail, LinkLost, Pipe, Stream, Wire, read_exactly
 
 ANSWERS_WITHIN_S = 0.25
 """How long a box may take to open a session before a login is made as well, in seconds."""
@@ -100,20 +100,11 @@ class Control:
         self._socket.sendall(struct.pack(">I", len(body)) + body)
 
     def _receive(self) -> tuple[int, bytes]:
-        (length,) = struct.unpack(">I", self._read(4))
+        (length,) = struct.unpack(">I", read_exactly(self._socket, 4))
         if not 4 <= length <= _LONGEST:
             raise NotSharedError("it does not speak this protocol")
-        message = self._read(length)
+        message = read_exactly(self._socket, length)
         return struct.unpack(">I", message[:4])[0], message[4:]
-
-    def _read(self, wanted: int) -> bytes:
-        data = b""
-        while len(data) < wanted:
-            piece = self._socket.recv(wanted - len(data))
-            if not piece:
-                raise NotSharedError("it is gone")
-            data += piece
-        return data
 
 
 def is_alive(path: str) -> bool:

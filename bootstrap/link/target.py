@@ -145,12 +145,6 @@ class Target:
     ends: float = 0.0  # when it ends by a limit of its own; 0 if it has none
 
 
-@dataclass
-class _Options:
-    single: dict[str, str] = field(default_factory=dict)
-    forwards: list[str] = field(default_factory=list)
-
-
 def parse_host(text: str) -> Target:
     """Parse `text`. Raises UsageError with the forms to use."""
     stripped = text.strip(" ")
@@ -191,31 +185,31 @@ def looks_like_unquoted_ssh(argv: Sequence[str]) -> str | None:
 
 def _parse_command(text: str, words: list[str]) -> Target:
     """Parse a whole ssh command; options may be before and after the address, as in ssh."""
-    options, addresses = _read_options(text, words)
+    options, forwards, addresses = _read_options(text, words)
     if not addresses:
         raise _wrong(text, "the ssh command names no address")
     if len(addresses) > 1:
         raise _wrong(text, f"the ssh command has a command of its own: {addresses[1]}")
     user, address, port = _parse_destination(addresses[0])
-    single = options.single
     return Target(
         text=text,
         address=address,
-        user=_one(text, "users", user, _checked_user(text, single.get("user"))),
-        port=_one(text, "ports", port, _checked_port(text, single.get("port"))),
-        identity=single.get("identity"),
-        jump=_checked_jump(text, single.get("jump")),
-        forwards=tuple(_checked_forward(text, spec) for spec in options.forwards),
+        user=_one(text, "users", user, _checked_user(text, options.get("user"))),
+        port=_one(text, "ports", port, _checked_port(text, options.get("port"))),
+        identity=options.get("identity"),
+        jump=_checked_jump(text, options.get("jump")),
+        forwards=tuple(_checked_forward(text, spec) for spec in forwards),
     )
 
 
-def _read_options(text: str, words: list[str]) -> tuple[_Options, list[str]]:
-    options, addresses = _Options(), list[str]()
+def _read_options(text: str, words: list[str]) -> tuple[dict[str, str], list[str], list[str]]:
+    """Return the options that are kept, the forwards, and what is no option."""
+    options, forwards, addresses = dict[str, str](), list[str](), list[str]()
     queue = list(words)
     while queue:
         word = queue.pop(0)
         if word == "--":
-            return options, addresses + queue
+            return options, forwards, addresses + queue
         if not word.startswith("-"):
             addresses.append(word)
             continue
@@ -229,12 +223,12 @@ def _read_options(text: str, words: list[str]) -> tuple[_Options, list[str]]:
         if not value or value.startswith("-"):
             raise _wrong(text, f"option -{letter} of the ssh command lacks its value")
         if name == "forwards":
-            options.forwards.append(value)
-        elif name in options.single:
+            forwards.append(value)
+        elif name in options:
             raise _wrong(text, f"option -{letter} of the ssh command is given twice")
         else:
-            options.single[name] = value
-    return options, addresses
+            options[name] = value
+    return options, forwards, addresses
 
 
 def _parse_destination(text: str) -> tuple[str | None, str, int | None]:

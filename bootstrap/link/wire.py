@@ -92,6 +92,17 @@ class ErrorTail(threading.Thread):
         return b"".join(self._pieces)[-_ERRORS_KEPT:]
 
 
+def read_exactly(sock: socket.socket, wanted: int) -> bytes:
+    """Return so many bytes. Raises OSError, also if there is an end before."""
+    data = b""
+    while len(data) < wanted:
+        piece = sock.recv(wanted - len(data))
+        if not piece:
+            raise ConnectionError("it closed the connection")
+        data += piece
+    return data
+
+
 class Pipe(Protocol):
     """A connection made by the box, to one of its ports or to one that it can reach."""
 

@@ -63,17 +63,15 @@ class Branch:
 Tree = Branch | Leaf
 
 
-def merge(base: Tree, over: Tree) -> Tree:
-    """Return `over` on top of `base`. Neither is changed."""
-    if not (isinstance(base, Branch) and isinstance(over, Branch)):
-        return over
-    return merge_branches(base, over)
-
-
 def merge_branches(base: Branch, over: Branch) -> Branch:
+    """Return `over` on top of `base`. Neither is changed."""
     children = dict(base.children)
     for key, child in over.children.items():
-        children[key] = merge(children[key], child) if key in children else child
+        before = children.get(key)
+        if isinstance(before, Branch) and isinstance(child, Branch):
+            children[key] = merge_branches(before, child)
+        else:
+            children[key] = child
     return Branch(children, over.origin or base.origin)
 
 

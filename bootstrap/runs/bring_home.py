@@ -11,7 +11,6 @@ import time
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from bootstrap.boxes.at_home import (
     HISTORY,
@@ -38,6 +37,7 @@ from bootstrap.runs.log_reader import HOLE, ask_start, has_hole
 from bootstrap.sanitize import sanitize
 from bootstrap.transfer.destination import why_refused
 from bootstrap.transfer.manifest import Manifest
+from bootstrap.value import with_texts
 
 REPORT = "report.html"
 _LINE = 160  # characters of a line with a metric
@@ -226,7 +226,7 @@ class _Bringing:
             history = box.ask(partial(ask_history, run=run))
         except (NoAnswer, BoxLacksError):
             return None
-        clean = _redacted(history.model_dump(mode="json"), box.redactor)
+        clean = with_texts(history.model_dump(mode="json"), box.redactor.text)
         with contextlib.suppress(ValueError):
             return RunHistory.model_validate_json(json.dumps(clean))
         return None
@@ -263,14 +263,3 @@ def _profile(notes: Mapping[str, bytes]) -> str:
     }
     noted = "".join(f"{name}\0{lines[name]}\n" for name in OF_PROFILE)
     return hashlib.sha256(noted.encode("utf-8", "surrogateescape")).hexdigest()
-
-
-def _redacted(value: Any, redactor: Redactor) -> Any:  # noqa: ANN401 - of a JSON document
-    """Return the document with secrets redacted in its texts only, so that it stays valid."""
-    if isinstance(value, str):
-        return redactor.text(value)
-    if isinstance(value, dict):
-        return {name: _redacted(one, redactor) for name, one in value.items()}
-    if isinstance(value, list):
-        return [_redacted(one, redactor) for one in value]
-    return value

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from bootstrap.boxes.disk import is_low
 from bootstrap.boxes.login import BoxLogin
@@ -27,7 +27,7 @@ from bootstrap.sanitize import one_line
 from bootstrap.sizes import duration, size
 from bootstrap.ui import layout
 from bootstrap.ui.screen import Reporter
-from bootstrap.value import document
+from bootstrap.value import document, with_texts
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -216,8 +216,8 @@ class BoxView:
         return time.monotonic() - self.sampled
 
 
-class TopScreen(Protocol):
-    """Where samples are shown."""
+class TopScreen:
+    """Where samples are shown. It does nothing; screens override it."""
 
     def show(self, views: Sequence[BoxView], changed: BoxView | None) -> None:
         """Show the boxes; `changed` has something new, or is None if only time has passed."""
@@ -255,21 +255,8 @@ class JsonLines(TopScreen):
             line["low"] = document(sample.low)
         elif changed.why:
             line["why"] = changed.why
-        self._out.write(json.dumps(self._hidden(line)) + "\n")
+        self._out.write(json.dumps(with_texts(line, self._redact)) + "\n")
         self._out.flush()
-
-    def _hidden(self, value: object) -> object:
-        """Return the value with the secrets in each text redacted."""
-        if isinstance(value, str):
-            return self._redact(value)
-        if isinstance(value, dict):
-            return {key: self._hidden(each) for key, each in value.items()}
-        if isinstance(value, list | tuple):
-            return [self._hidden(each) for each in value]
-        return value
-
-    def close(self) -> None:
-        """Nothing is held back."""
 
 
 class PlainLines(TopScreen):
@@ -293,9 +280,6 @@ class PlainLines(TopScreen):
         self._said[changed.name] = lines[0]
         for line in lines:
             layout.write_line(self._out, self._redact(f"{now}  {changed.name}  {line}"))
-
-    def close(self) -> None:
-        """Nothing is held back."""
 
 
 class LiveTable(TopScreen):

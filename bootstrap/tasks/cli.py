@@ -108,6 +108,7 @@ def _print(text: str) -> int:
 
 def main() -> NoReturn:
     """Run the command that was typed, and exit with the documented code."""
+    from bootstrap.errors import UNREAD, write_error
     from bootstrap.tasks.streams import open_streams
 
     open_streams()
@@ -119,12 +120,8 @@ def main() -> NoReturn:
     except SystemExit as end:  # with the code of the ssh that `exec` waited for
         code = int(end.code or 0)
     except BrokenPipeError:  # the reader of the output is gone (`| head`)
-        from bootstrap.errors import UNREAD
-
         code = code or UNREAD
     except OSError as error:  # such as a full disk
-        from bootstrap.errors import write_error
-
         if not code:
             code = 1
             sys.stderr.write(f"{write_error('the output', error)}\n")

@@ -243,12 +243,6 @@ class JsonScreen(Screen):
             {self.safe_text(key): self._safe_value(at, key) for key, at in document(data).items()}
         )
 
-    def lost(self, seconds: float) -> None:
-        """Ignore it: the document only says how the task ended."""
-
-    def back(self) -> None:
-        """Ignore it: the document only says how the task ended."""
-
     def failed(self, error: BaseException, code: int) -> None:
         """Keep the error and the program's exit code for the document."""
         if isinstance(error, BoxstrapError):
