@@ -7,9 +7,9 @@ import hashlib
 import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from bootstrap.boxes.login import BoxLogin
+from bootstrap.boxes.run import Run
 from bootstrap.errors import BoxstrapError, UsageError
 from bootstrap.fleet.fan_out import fan_out
 from bootstrap.fleet.sweep import CellRun, Dealt, Lane, Ledger, Sweep, deal
@@ -21,12 +21,9 @@ from bootstrap.link.target import BoxOptions
 from bootstrap.providers.accounts import find_account
 from bootstrap.runs.known_runs import known_on
 from bootstrap.runs.run_end import stop_run
+from bootstrap.setup.new_run import StartedRun
 from bootstrap.setup.request import RunOptions, SetupRequest
 from bootstrap.ui.screen import Reporter, Screen
-
-if TYPE_CHECKING:
-    from bootstrap.boxes.run import Run
-    from bootstrap.setup.new_run import StartedRun
 
 _GPU_FILE, _GPU_BYTES = "gpu.said", 4096
 """What the box's last verdict said in words, with the number of its GPUs."""

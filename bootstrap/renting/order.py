@@ -7,19 +7,16 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from bootstrap.errors import BoxstrapError, NoOfferError, UsageError
 from bootstrap.paths import open_regular
+from bootstrap.profile.load import LoadedProfile
+from bootstrap.profile.schema import Profile
 from bootstrap.providers import accounts
 from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.offer import KEYS, Offer, RentOrder, version_tuple, volume_at
 from bootstrap.sizes import dollars
 from bootstrap.value import Document
-
-if TYPE_CHECKING:
-    from bootstrap.profile.load import LoadedProfile
-    from bootstrap.profile.schema import Profile
 
 _TORCH_CUDA = re.compile(r"cu(\d\d)\d")
 _LOCKED_CUDA = re.compile(

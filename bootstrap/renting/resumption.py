@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from bootstrap.boxes.at_home import RunAtHome, all_kept, note_seen, order, seen_on
 from bootstrap.boxes.login import BoxLogin
@@ -24,6 +24,8 @@ from bootstrap.link.record import KnownBox, all_boxes, ended_boxes
 from bootstrap.link.target import BoxOptions
 from bootstrap.profile.consent import load_profile
 from bootstrap.profile.detect_provider import FALLBACK
+from bootstrap.profile.load import LoadedProfile
+from bootstrap.profile.schema import Train
 from bootstrap.providers.offer import Offer, RentedState
 from bootstrap.renting import rental
 from bootstrap.renting.guard import read_count
@@ -40,15 +42,11 @@ from bootstrap.renting.up import UpOptions, rent_and
 from bootstrap.repo.local import known_folder
 from bootstrap.runs.known_runs import list_runs
 from bootstrap.sanitize import sanitize
+from bootstrap.setup.new_run import StartedRun
 from bootstrap.setup.request import RunOptions, SetupRequest
 from bootstrap.sizes import dollars
 from bootstrap.ui.screen import Screen
 from bootstrap.value import Document
-
-if TYPE_CHECKING:
-    from bootstrap.profile.load import LoadedProfile
-    from bootstrap.profile.schema import Train
-    from bootstrap.setup.new_run import StartedRun
 
 _OVER = (RentedState.STOPPED, RentedState.GONE)
 

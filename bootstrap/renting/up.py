@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from bootstrap.errors import NoOfferError, UsageError
 from bootstrap.link.prompt import Prompt
@@ -28,12 +28,9 @@ from bootstrap.renting.rent import Renter, RentOptions
 from bootstrap.renting.rental import Rental
 from bootstrap.repo.local import read_repository
 from bootstrap.setup.request import SetupRequest
+from bootstrap.setup.result import SetupResult
 from bootstrap.sizes import duration
 from bootstrap.ui.screen import Reporter
-
-if TYPE_CHECKING:
-    from bootstrap.setup.result import SetupResult
-
 
 _GUARD = "boxstrap guard"
 _YIELDS = (

@@ -5,8 +5,9 @@ Programs of yours take these names from here (docs/library.md); each is imported
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from bootstrap import front
 
 if TYPE_CHECKING:
     from bootstrap.link.cancel import CancelToken
@@ -16,17 +17,6 @@ if TYPE_CHECKING:
     from bootstrap.ui.screen import Reporter
 
 __all__ = ["CancelToken", "Reporter", "SetupRequest", "SetupResult", "run_setup"]
-
-_MODULES = {
-    "CancelToken": "bootstrap.link.cancel",
-    "Reporter": "bootstrap.ui.screen",
-    "SetupRequest": "bootstrap.setup.request",
-    "SetupResult": "bootstrap.setup.result",
-    "run_setup": "bootstrap.setup.sequence",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_MODULES[name]), name)
+_MODULES = {"link.cancel": "CancelToken", "ui.screen": "Reporter", "setup.request": "SetupRequest"}
+_MODULES |= {"setup.result": "SetupResult", "setup.sequence": "run_setup"}
+__getattr__ = front("bootstrap", _MODULES)

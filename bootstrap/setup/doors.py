@@ -21,7 +21,7 @@ import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bootstrap import __version__
 from bootstrap.errors import UsageError
@@ -31,9 +31,10 @@ from bootstrap.profile.detect_provider import FALLBACK
 from bootstrap.profile.load import public_keys
 from bootstrap.profile.schema import Profile
 from bootstrap.repo.git import NOWHERE, GitError, run_git
+from bootstrap.repo.local import LocalRepository
 from bootstrap.repo.mirror import find_program, push_program, refs_of
 from bootstrap.repo.names import shown
-from bootstrap.repo.snapshot import take_snapshot
+from bootstrap.repo.snapshot import Snapshot, take_snapshot
 from bootstrap.repo.urls import as_https, check_url, without_user_info
 from bootstrap.setup.door_table import DOORS, Door, door_named
 from bootstrap.setup.payload import (
@@ -43,6 +44,7 @@ from bootstrap.setup.payload import (
     resolve_source,
 )
 from bootstrap.setup.program import packed_program, program
+from bootstrap.setup.request import SetupRequest
 from bootstrap.setup.script import ROOT, Source, render_recipe, render_text, variables
 from bootstrap.steps.plan import steps_for
 from bootstrap.steps.shell import (
@@ -56,12 +58,7 @@ from bootstrap.steps.shell import (
     paste,
     shell_part,
 )
-
-if TYPE_CHECKING:
-    from bootstrap.repo.local import LocalRepository
-    from bootstrap.repo.snapshot import Snapshot
-    from bootstrap.setup.request import SetupRequest
-    from bootstrap.ui.screen import Reporter
+from bootstrap.ui.screen import Reporter
 
 _REFUSED = ("Authentication failed", "could not read", "not found", "403")
 PASTE_LIMIT = 200_000

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
+import shutil
+import sys
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bootstrap.errors import BoxstrapError, UsageError
@@ -331,11 +335,6 @@ def _look_at_all(
 
 def _this_program() -> str:
     """Return its full path, because cron has a different PATH."""
-    import shlex
-    import shutil
-    import sys
-    from pathlib import Path
-
     found = shutil.which(sys.argv[0])
     return shlex.quote(str(Path(found).absolute()) if found else "boxstrap")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
@@ -54,8 +55,6 @@ def completion(call: Call) -> None:
 
     Example: boxstrap completion --install
     """
-    import sys
-
     shell = call.given["shell"] or Path(os.environ.get("SHELL", "")).name
     if shell not in SCRIPTS:
         raise UsageError(

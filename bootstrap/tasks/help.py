@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from bootstrap.errors import UsageError
 from bootstrap.tasks import FAMILIES, NAMES, find
 from bootstrap.tasks.command import BOX, Command
-from bootstrap.tasks.effects import EFFECTS
+from bootstrap.tasks.effects import EFFECTS, NEXT
 from bootstrap.tasks.options import PROGRAM, WITH_COMMAND, Option
 
 _MOST = 100  # columns that are used at the most: longer lines are harder to read
@@ -165,8 +165,7 @@ _VARIABLES = (
 
 
 def _exit_codes() -> Rows:
-    from bootstrap.tasks.effects import NEXT  # what comes after it is said to an agent
-
+    # What comes after it is said to an agent.
     return ((str(code), what) for code, (what, _) in NEXT.items())
 
 

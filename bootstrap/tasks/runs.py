@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shlex
 import sys
 import time
@@ -572,8 +573,6 @@ def top(call: Call) -> None:
 
     Example: boxstrap top --host my-box --host another
     """
-    import os
-
     from bootstrap.boxes.secrets import redactor_of_all
     from bootstrap.runs.top import TopOptions, make_top_screen, watch_boxes
 

@@ -12,11 +12,12 @@ import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from bootstrap.errors import UsageError
 from bootstrap.onbox.python.accepted import plain_range
 from bootstrap.onbox.python.sources import requirement_lines
+from bootstrap.profile.schema import Python
 from bootstrap.profile.survey import files
 from bootstrap.profile.survey.files import (
     CONDA,
@@ -27,9 +28,6 @@ from bootstrap.profile.survey.files import (
     same,
 )
 from bootstrap.repo.urls import UrlKind, check_url, without_user_info
-
-if TYPE_CHECKING:
-    from bootstrap.profile.schema import Python
 
 _EDITABLE = r"^\s*(?:-e|--editable)[=\s]+"
 _LOCKED = re.compile(r'^name = "([A-Za-z0-9][A-Za-z0-9._-]*)"', re.MULTILINE)

@@ -13,14 +13,12 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bootstrap.errors import UsageError
 from bootstrap.onbox.python.sources import decode, requirement_lines
+from bootstrap.profile.schema import Python
 from bootstrap.repo.names import shown
-
-if TYPE_CHECKING:
-    from bootstrap.profile.schema import Python
 
 LARGEST_READ = 64 * 1024  # bytes of a file that is only looked through
 LARGEST_SCRIPT = 512 * 1024
