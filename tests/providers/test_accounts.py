@@ -20,7 +20,6 @@ from tests.cli import User
 from tests.doors.terminal import terminal
 from tests.providers.accounts import KEY, STARTED, SimulatedAccount, SimulatedBox, simulated
 from tests.providers.azure_account import config_folder
-from tests.providers.contract import Contract
 from tests.providers.renting_world import renting_world
 
 ACCOUNTS = ("vast", "runpod", "lambda", "paperspace")
@@ -70,6 +69,7 @@ def test_boxes_all_without_an_api_key_says_where_each_provider_looks_for_one(use
 @pytest.mark.parametrize(
     ("name", "file", "text"),
     [
+        ("paperspace", ".paperspace/credentials.toml", f'[keys]\nme = "{KEY}"\nteam = "another"\n'),
         ("vast", ".config/vastai/vast_api_key", f"{KEY}\n"),
         ("vast", ".vast_api_key", KEY),
         ("runpod", ".runpod/config.toml", f'[default]\napi_key = "{KEY}"\n'),
@@ -86,8 +86,7 @@ def test_api_keys_are_found_in_each_providers_own_files(
     own_home.joinpath(file).parent.mkdir(parents=True, exist_ok=True)
     own_home.joinpath(file).write_text(text)
     key = PROVIDERS[name].keys.find()
-    assert key
-    assert key.value == KEY
+    assert (key and key.value) == (None if "team" in text else KEY)  # which of several is unknown
 
 
 def test_the_hubs_token_is_found_where_its_own_library_keeps_it(own_home: Path) -> None:
@@ -97,17 +96,6 @@ def test_the_hubs_token_is_found_where_its_own_library_keeps_it(own_home: Path) 
     file.write_text(KEY)
     code = "from bootstrap.providers import PROVIDERS; print(PROVIDERS['hf'].keys.find().value)"
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == f"{KEY}\n"
-
-
-def test_paperspace_is_not_asked_when_its_file_has_api_keys_of_several_teams(
-    user: User, accounts: dict[str, SimulatedAccount]
-) -> None:
-    del user.env["PAPERSPACE_API_KEY"]
-    file = user.home / ".paperspace/credentials.toml"
-    file.parent.mkdir()
-    file.write_text(f'version = 1\n\n[keys]\nme = "{KEY}"\nour-team = "another"\n')
-    user.run("boxes", "--all").must(0)
-    assert accounts["paperspace"].asked == []
 
 
 def test_boxes_all_lists_the_boxes_of_other_accounts_when_one_account_fails(
@@ -148,25 +136,6 @@ def test_an_api_address_from_the_environment_is_used_only_if_it_is_loopback(user
     ended = user.run("boxes", "--all").must(3)
     assert "vast" in ended.text
     assert "example.invalid" not in ended.text
-
-
-def test_answers_and_requests_that_break_a_providers_openapi_document_are_noticed() -> None:
-    vast, runpod = Contract("vast"), Contract("runpod")
-    ask = (("Authorization", f"Bearer {KEY}"),)
-
-    def check(contract: Contract, target: str, answer: bytes, status: int = 200) -> str:
-        return contract.check("GET", target, ask, b"", status, answer)
-
-    assert check(vast, "/api/v1/instances/?limit=25", b'{"instances": [{"id": 1}]}') == ""
-    assert "unknown query" in check(vast, "/api/v1/instances/?pages=2", b"{}")
-    assert check(vast, "/api/v1/instances/?limit=many", b"{}")
-    assert check(vast, "/api/v1/instances/?limit=30", b"{}")
-    assert check(vast, "/api/v1/instances/", b'{"instances": [{"id": 1, "colour": "red"}]}')
-    assert check(vast, "/api/v1/instances/", b'{"instances": [{"id": "1"}]}')
-    assert check(vast, "/api/v1/nothing/", b"{}")
-    assert check(runpod, "/v2/pods", b'{"pods": []}') == ""
-    assert check(runpod, "/v2/pods", b'{"pods": [{"id": "x"}]}')
-    assert check(runpod, "/v2/pods", b'{"pods": [], "more": 1}')
 
 
 def rented(box: LoopbackBox, box_id: str = "pod-a") -> SimulatedBox:
@@ -321,7 +290,9 @@ def test_looking_for_credentials_of_a_cloud_imports_no_library_of_it(
             assert not (config_folder(account.url) / "bin/calls").exists()
 
 
-@pytest.mark.parametrize(("provider", "gpu"), [("ec2", "T4"), ("gcp", "L4"), ("azure", "T4")])
+@pytest.mark.parametrize(
+    ("provider", "gpu"), [("ec2", "T4"), ("gcp", "L4"), ("azure", "T4"), ("hf", "T4")]
+)
 def test_up_does_not_ask_a_cloud_for_offers_unless_its_provider_is_named(
     provider: str, gpu: str, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -312,19 +312,46 @@ def test_an_offer_says_which_wish_of_the_order_it_misses(order: RentOrder, misse
     assert offer.misses(order) == ([missed] if missed else [])
 
 
-def test_requests_that_break_a_providers_openapi_document_fail_the_simulation() -> None:
-    vast, runpod = Contract("vast"), Contract("runpod")
-    ask = (("Authorization", f"Bearer {KEY}"), ("Content-Type", "application/json"))
+PODS = "/v2/pods"
+OFFER = "/api/v0/asks/5/"
+RENTED = b'{"success": true, "new_contract": 5}'
 
-    def rent(body: bytes, answer: bytes = b'{"success": true, "new_contract": 5}') -> str:
-        return vast.check("PUT", "/api/v0/asks/5/", ask, body, 200, answer)
 
-    assert rent(b'{"image": "x", "runtype": "ssh_direc ssh_proxy", "disk": 10}') == ""
-    assert rent(b'{"image": "x", "runtype": "ssh_direct ssh_proxy"}')
-    assert rent(b'{"disk": 10}')
-    assert rent(b'{"image": "x", "colour": "red"}')
-    assert rent(b'{"image": "x"}', b'{"success": true, "new_contract": "5"}')
-    assert vast.check("POST", "/api/v0/bundles/", ask, b'{"gpus": 1}', 200, b'{"offers": []}')
-    assert runpod.check("POST", "/v2/pods", ask, b'{"gpu": {"id": "x"}}', 201, b"{}")
-    assert runpod.check("DELETE", "/v2/pods/x", ask, b"", 204, b"") == ""
-    assert runpod.check("DELETE", "/v2/pods/x", ask, b"", 203, b"")
+@pytest.mark.parametrize(
+    ("provider", "asked", "body", "status", "answer", "is_kept"),
+    [
+        ("vast", "GET /api/v1/instances/?limit=25", b"", 200, b'{"instances": [{"id": 1}]}', True),
+        ("vast", "GET /api/v1/instances/?pages=2", b"", 200, b"{}", False),
+        ("vast", "GET /api/v1/instances/?limit=many", b"", 200, b"{}", False),
+        ("vast", "GET /api/v1/instances/?limit=30", b"", 200, b"{}", False),
+        ("vast", "GET /api/v1/instances/", b"", 200, b'{"instances": [{"colour": "red"}]}', False),
+        ("vast", "GET /api/v1/instances/", b"", 200, b'{"instances": [{"id": "1"}]}', False),
+        ("vast", "GET /api/v1/nothing/", b"", 200, b"{}", False),
+        (
+            "vast",
+            f"PUT {OFFER}",
+            b'{"image": "x", "runtype": "ssh_direc ssh_proxy"}',
+            200,
+            RENTED,
+            True,
+        ),
+        ("vast", f"PUT {OFFER}", b'{"image": "x", "runtype": "ssh_direct"}', 200, RENTED, False),
+        ("vast", f"PUT {OFFER}", b'{"disk": 10}', 200, RENTED, False),
+        ("vast", f"PUT {OFFER}", b'{"image": "x", "colour": "red"}', 200, RENTED, False),
+        ("vast", f"PUT {OFFER}", b'{"image": "x"}', 200, b'{"success": true}', True),
+        ("vast", "POST /api/v0/bundles/", b'{"gpus": 1}', 200, b'{"offers": []}', False),
+        ("runpod", f"GET {PODS}", b"", 200, b'{"pods": []}', True),
+        ("runpod", f"GET {PODS}", b"", 200, b'{"pods": [{"id": "x"}]}', False),
+        ("runpod", f"GET {PODS}", b"", 200, b'{"pods": [], "more": 1}', False),
+        ("runpod", f"POST {PODS}", b'{"gpu": {"id": "x"}}', 201, b"{}", False),
+        ("runpod", f"DELETE {PODS}/x", b"", 204, b"", True),
+        ("runpod", f"DELETE {PODS}/x", b"", 203, b"", False),
+    ],
+)
+def test_an_exchange_that_breaks_a_providers_openapi_document_fails_the_simulation(
+    provider: str, asked: str, body: bytes, status: int, answer: bytes, is_kept: bool
+) -> None:
+    method, target = asked.split()
+    sent = (("Authorization", f"Bearer {KEY}"), ("Content-Type", "application/json"))
+    said = Contract(provider).check(method, target, sent, body, status, answer)
+    assert (said == "") == is_kept

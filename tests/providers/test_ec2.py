@@ -487,14 +487,3 @@ def test_an_error_of_another_aws_service_counts_as_no_answer_of_ec2() -> None:
     api = aws_api.AwsApi("ec2", "AWS_PROFILE", lambda _: None)
     said = {"Code": "NoSuchKey", "ResponseMetadata": {"HTTPStatusCode": 404}}
     assert isinstance(api._error_of(said, "run_instances"), UndecidedError)
-
-
-def test_boxes_all_passes_over_an_aws_key_without_ec2_rights_when_no_box_is_known(
-    world: RentingWorld, user: User
-) -> None:
-    """While no box is known there."""
-    user.env |= world.simulation.environment()
-    world.simulation.fault_on = {"POST /DescribeRegions": "forbidden"}
-    assert user.run("boxes", "--all").must(2)
-    world.simulation.fault_on = {}
-    assert "nothing is rented" in user.run("boxes", "--all").must(0).out

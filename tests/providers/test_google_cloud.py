@@ -19,7 +19,6 @@ from bootstrap.providers import (
     RentedState,
     RentOrder,
     UndecidedError,
-    cloud_account,
     digest_of,
     find_account,
     find_rented,
@@ -30,7 +29,7 @@ from bootstrap.renting import offers_of, rental
 from tests.providers.accounts import KEY, LOADING_S, SimulatedBox, SimulatedOffer
 from tests.providers.google_account import PROJECT, RATE_LIMIT, STOCK_OUT, ZONE, new_id
 from tests.providers.google_account import _error as google_error
-from tests.providers.renting_world import CREATES, MARK, PUBLIC, RentingWorld, offers_at
+from tests.providers.renting_world import CREATES, MARK, PUBLIC, RentingWorld
 
 PROVIDER, IS_LISTED = "gcp", False
 OTHER = "boxstrap-ba9876543210"
@@ -61,22 +60,6 @@ def test_a_google_cloud_box_ends_by_itself_after_its_lease_and_has_no_project_ke
     seen = world.seen(box_id)
     assert (seen.state, seen.name, seen.is_spot) == (RentedState.STARTING, MARK, False)
     assert (seen.price, seen.ends) == (0.706832, None)
-
-
-def test_a_half_made_google_cloud_box_that_can_not_be_deleted_is_given_back_later(
-    world: RentingWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It can't be for now: its mark finds it, and it is given back as any other box."""
-    world.simulation.offers[0].fate = "failed bid"
-    monkeypatch.setattr(cloud_account, "_CLEARS_S", (None,))
-    world.simulation.fault_on = {"DELETE /": "500"}
-    with pytest.raises(UndecidedError, match="perhaps left parts of one"):
-        world.rent()
-    world.account.destroy(world.simulation.rented[-1])
-    world.simulation.fault_on = {"DELETE /": "500"}
-    box, _ = world.up()
-    assert [one.id for one in world.ours] == [box.box_id]
-    assert [*world.simulation.own.disks] == [box.mark]
 
 
 def test_only_boxstraps_disk_of_a_failed_google_cloud_rental_is_deleted(
@@ -437,10 +420,3 @@ def test_malformed_google_credentials_are_refused_with_the_gcloud_login_command(
             PROVIDERS["gcp"](GoogleCloud.keys.find()).boxes()
         assert "gcloud auth application-default login" in error.value.hint
     assert world.simulation.asked == []
-
-
-def test_the_shipped_google_cloud_prices_are_those_of_whole_machines(world: RentingWorld) -> None:
-    """As the source lists them: sums of their parts."""
-    world.simulation.offers = offers_at("gcp")
-    prices = {offer.id: offer.price for offer in world.offers()}
-    assert prices["g2-standard-4/us-central1-a"] == pytest.approx(0.706832255, abs=2e-6)

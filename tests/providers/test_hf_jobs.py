@@ -23,10 +23,9 @@ from tests.providers.accounts import (
     SimulatedAccount,
     SimulatedBox,
     SimulatedClock,
-    SimulatedOffer,
     simulated,
 )
-from tests.providers.renting_world import MARK, PUBLIC, RentingWorld, offers_at
+from tests.providers.renting_world import MARK, PUBLIC, RentingWorld
 
 PROVIDER, IS_LISTED = "hf", False
 DAY_S = 24 * 3600 + AFTER_LEASE_S
@@ -226,29 +225,6 @@ def test_hugging_face_has_no_offers_with_a_volume_or_for_spot(simulation: Simula
     simulation.offers[0].count, simulation.offers[0].memory_gib = 4, 24
     (one, *_) = account_there().catalog(RentOrder())
     assert (one.gpu_count, one.memory_gib) == (4, 24)
-
-
-def test_the_log_of_a_hugging_face_job_says_why_it_never_started(world: RentingWorld) -> None:
-    world.simulation.log = "pulling\nno such image"
-    world.simulation.offers = world.simulation.offers[:1]
-    world.simulation.offers[0].fate = "stuck"
-    with pytest.raises(NoOfferError, match="pulling / no such image"):
-        world.up(limit=100.0, loading_s=60.0)
-
-
-def test_a_hugging_face_token_rents_there_only_when_the_provider_is_named(user: User) -> None:
-    with simulated("hf") as hub, simulated("vast") as vast:
-        user.env |= hub.environment() | vast.environment()
-        hub.offers, vast.offers = offers_at("hf"), [SimulatedOffer("11")]
-        user.repository()
-        said = user.run("up", "--dry-run", "--json").must(0).json()
-        assert {offer["provider"] for offer in said["offers"]} == {"vast"}
-        named = user.run("up", "--dry-run", "--provider", "hf", "--json").must(0).json()
-        assert {offer["id"] for offer in named["offers"]} == {one.id for one in hub.offers}
-        vast.boxes = [SimulatedBox("5")]
-        hub.faults = [(403, {"error": "this token may not"})]
-        (box,) = user.run("boxes", "--all", "--json").must(0).json()["boxes"]
-        assert box["host"] == "vast:5"
 
 
 def test_status_of_a_hugging_face_job_tells_its_end_and_down_cancels_it_alone(

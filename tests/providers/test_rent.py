@@ -159,13 +159,6 @@ def test_the_next_up_rents_on_no_machine_whose_box_never_came_up(world: RentingW
     assert world.simulation.rented == world.simulation.destroyed == ["9001"]
 
 
-def test_a_rental_is_found_by_its_mark_on_any_page_of_the_account(world: RentingWorld) -> None:
-    world.simulation.boxes += [SimulatedBox(str(100 + n)) for n in range(60)]
-    world.simulation.fault_on = {CREATES["vast"]: "cut after"}
-    box, _ = world.up()
-    assert world.simulation.rented == [box.box_id]
-
-
 def test_up_stops_trying_other_boxes_once_the_limit_of_money_is_spent(world: RentingWorld) -> None:
     for offer in world.simulation.offers:
         offer.fate = "stuck"
@@ -286,13 +279,6 @@ def test_no_refusal_of_a_provider_is_both_final_and_passing(provider: type[Cloud
     for word, known in provider.refusals.items():
         assert not (known.is_final and known.may_pass), word
         assert not known.means.endswith("."), word
-
-
-def test_up_without_a_fitting_offer_names_what_the_nearest_lack(world: RentingWorld) -> None:
-    with pytest.raises(NoOfferError, match="no offer fits") as refused:
-        world.up(order=RentOrder(min_memory_gib=80, max_price=0.4))
-    assert "24 GiB each, not 80" in refused.value.hint
-    assert world.simulation.rented == []
 
 
 def test_up_without_max_price_asks_about_each_price_and_heeds_a_no(world: RentingWorld) -> None:

@@ -26,8 +26,7 @@ from bootstrap.boxes.at_home import (
     run_of,
 )
 from bootstrap.boxes.record_folder import LogAtHome, RecordFolder
-from bootstrap.link import KnownBox, LocalWire, NoAnswer, save_box
-from bootstrap.link.record import all_boxes
+from bootstrap.link import KnownBox, LocalWire, NoAnswer, all_boxes, save_box
 from bootstrap.onbox.runs.logs import RunLog
 from bootstrap.runs import bring_home
 from tests.box_programs import lay_programs

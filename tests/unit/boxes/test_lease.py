@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from bootstrap.boxes.probe import BoxLease, LeaseLimit, parse_lease
-from bootstrap.link.record import KnownBox
-from bootstrap.link.target import BoxOptions
+from bootstrap.link import BoxOptions, KnownBox
 from bootstrap.runs import upkeep
 from bootstrap.value import document
 

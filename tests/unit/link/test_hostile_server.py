@@ -428,17 +428,3 @@ def test_a_host_certificate_does_not_replace_the_pinned_host_key(
                 ssh_user.login(f"{USER}@127.0.0.1:{server.port}")
         else:  # the pinned key, with a certificate or without
             ssh_user.login(f"{USER}@127.0.0.1:{server.port}")
-
-
-def test_a_silent_or_half_ssh_greeting_times_out_as_unreachable(
-    serve: Callable[[Talk], HostileServer], ssh_user: SshUser, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(dialing, "_GREETING_TIMEOUT", 0.5)
-    for words in (b"", b"SSH-2.0-half a line", b"wait\r\n"):
-
-        def talk(line: socket.socket, words: bytes = words) -> None:
-            line.sendall(words)
-            time.sleep(3)
-
-        with pytest.raises(UnreachableError):
-            ssh_user.login(host(serve(talk).port))

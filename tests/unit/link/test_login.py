@@ -404,6 +404,8 @@ class NoSshServer:
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "not an SSH server"),
         (b"x" * 5000, "not an SSH server"),
         (b"", "said nothing"),
+        (b"SSH-2.0-half a line", ""),
+        (b"wait\r\n", ""),
         (b"\x1b[31mred\n", "it said: red"),
         (b"Exceeded MaxStartups\r\n", "too many logins at a time"),
         (b"Not allowed at this time\r\n", "lets nobody in from this machine's address"),

@@ -128,14 +128,6 @@ def test_a_chain_of_extends_merges_all_files_and_records_the_origin_of_each_valu
     }
 
 
-def test_profiles_that_extend_each_other_in_a_circle_are_refused(write):
-    write("extends: ./b.yaml")
-    write("version: 1\nextends: ./a.yaml", "b.yaml")
-    with pytest.raises(ProfileError) as caught:
-        read_profile("./a.yaml")
-    assert caught.value.text() == "b.yaml:2: extends: extends itself in a circle"
-
-
 def test_a_chain_of_more_than_eight_profiles_is_refused(write):
     for number in range(8):
         write(f"extends: ./{number + 1}.yaml", f"{number}.yaml")

@@ -128,14 +128,6 @@ def test_a_repository_with_sha256_object_ids_is_sent(new: New, tmp_path: Path) -
     assert set(store.refs().values()) == {first.commit, second.commit}
 
 
-def test_a_store_of_another_hash_algorithm_refuses_the_pack(new: New, store: ObjectStore) -> None:
-    repo = new("homework", "--object-format=sha256")
-    repo.commit(a="1")
-    with pytest.raises(BoxstrapError):
-        send(read_repository(repo.root), store)
-    assert store.refs() == {}
-
-
 def test_a_shallow_clone_is_sent_without_its_missing_history(
     repo: SampleRepository, store: ObjectStore, tmp_path: Path
 ) -> None:
@@ -293,29 +285,6 @@ def test_a_pack_with_a_flipped_bit_is_refused(repo: SampleRepository, store: Obj
         parse_report(*store.receive([bytes(whole)]))
     assert store.refs() == {}
     assert "run again" in caught.value.hint
-
-
-def test_a_thin_pack_whose_base_the_box_lacks_is_refused(
-    repo: SampleRepository, store: ObjectStore
-) -> None:
-    first = read_repository(repo.root)
-    repo.commit("Second", a="1")
-    with pytest.raises(BoxstrapError):
-        send(read_repository(repo.root), store, have=[first.commit])
-    assert store.refs() == {}
-
-
-def test_a_damaged_repository_stops_the_pack_and_suggests_git_fsck(
-    repo: SampleRepository, store: ObjectStore
-) -> None:
-    here = read_repository(repo.root)
-    blob = repo.git("rev-parse", "HEAD:train.py")
-    (repo.root / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
-    with pytest.raises(BoxstrapError) as caught:
-        store.receive(ObjectStream(here))
-    assert blob in caught.value.what
-    assert "fsck" in caught.value.hint
-    assert store.refs() == {}
 
 
 def children() -> set[psutil.Process]:
@@ -519,10 +488,6 @@ def lines(*texts: str) -> bytes:
     return b"".join(b"%04x%s\n" % (len(text) + 5, text.encode()) for text in texts)
 
 
-def test_a_good_report_of_git_receive_pack_is_accepted() -> None:
-    parse_report(lines("unpack ok", "ok refs/x") + b"0000")
-
-
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
@@ -580,3 +545,4 @@ def test_a_missing_object_in_the_history_suggests_git_fetch_refetch(
     with pytest.raises(BoxstrapError, match=name) as caught:
         list(ObjectStream(here))
     assert "git fetch --refetch" in caught.value.hint
+    assert "fsck" in caught.value.hint

@@ -245,12 +245,6 @@ def test_a_file_missing_in_one_snapshot_is_sent_with_the_next(repo: SampleReposi
     assert take_snapshot(read_repository(repo.root)).tree == found.tree
 
 
-def test_a_changed_file_mode_alone_is_a_change(repo: SampleRepository) -> None:
-    repo.commit(**{"run.sh": "true\n"})
-    (repo.root / "run.sh").chmod(0o755)
-    assert counted(repo) == "1 modified"
-
-
 def test_an_lfs_file_is_sent_as_it_lies_in_the_working_tree(repo: SampleRepository) -> None:
     pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 1\n"
     repo.commit(**{".gitattributes": "*.pt filter=lfs\n", "a.pt": pointer, "b.pt": pointer})
@@ -410,14 +404,6 @@ def test_the_snapshot_of_a_bare_repository_is_its_commit(
     repo.git("clone", "-q", "--bare", ".", str(tmp_path / "work.git"))
     found = take_snapshot(read_repository(tmp_path / "work.git"))
     assert found.id == found.commit == repo.git("rev-parse", "HEAD")
-
-
-def test_a_repository_without_a_commit_has_no_snapshot(new: New) -> None:
-    repo = new()
-    repo.write("a")
-    with pytest.raises(UsageError, match="no commit yet") as caught:
-        take(repo)
-    assert "Commit" in caught.value.hint
 
 
 # The store

@@ -54,12 +54,6 @@ def test_boxstraps_own_checkout_is_accepted_if_named_by_repo() -> None:
     assert build_payload(read_profile("vast"), request, local=False).source.name
 
 
-def test_a_training_repository_that_copies_boxstraps_files_is_accepted(user: User) -> None:
-    text = (HERE / "pyproject.toml").read_text()
-    repository = user.repository(pyproject__toml=text.replace('"boxstrap"', '"homework"'))
-    assert payload(repository.root).source.commit == repository.head
-
-
 def test_a_folder_without_a_repository_is_a_usage_error_unless_no_source_is_needed(
     tmp_path: Path,
 ) -> None:
@@ -248,11 +242,6 @@ def test_git_access_by_url_without_a_remote_is_a_profile_error(user: User) -> No
     repository = user.repository()
     with pytest.raises(ProfileError, match="no remote"):
         payload(repository.root, "git.access=url")
-
-
-def test_the_same_repository_and_profile_render_the_same_script(user: User) -> None:
-    repository = user.repository()
-    assert payload(repository.root).script_id == payload(repository.root).script_id
 
 
 def test_the_script_contains_only_the_steps_that_the_profile_needs(user: User) -> None:

@@ -58,33 +58,6 @@ def test_any_text_list_flag_and_number_come_out_of_the_script_as_given(
     assert through_bash(script, [*texts, '"$FLAG"', '"$NUMBER"']) == told
 
 
-@pytest.mark.slow
-@given(st.dictionaries(st.from_regex(r"[A-Z_]{2,8}_X", fullmatch=True), EITHER, max_size=6), EITHER)
-def test_any_value_that_a_profile_accepts_comes_out_of_the_script_byte_for_byte(
-    env: dict[str, str], command: str
-) -> None:
-    fitting: dict[str, str] = {}
-    for name, value in env.items():
-        if accepted({"env": {name: value}}):
-            fitting[name] = value
-    document: dict[str, object] = {"env": fitting}
-    if accepted({"train": {"command": command}}):
-        document["train"] = {"command": command}
-    profile = make_profile(document)
-    script = render(profile)
-    found = through_bash(script, ['"$TRAIN_COMMAND"', '${ENV_VALUES[@]+"${ENV_VALUES[@]}"}'])
-    train = profile.train.command if profile.train else ""
-    assert found == [train, *(fitting.values() or [""])]
-
-
-def accepted(document: object) -> bool:
-    try:
-        make_profile(document)
-    except ValueError:
-        return False
-    return True
-
-
 def test_quoting_a_value_with_a_nul_byte_is_refused() -> None:
     with pytest.raises(ValueError, match="NUL"):
         quote("a\0b")

@@ -84,10 +84,6 @@ def test_every_command_has_a_help_text_with_an_example(task: str, at: User) -> N
     assert undescribed == []
 
 
-def test_version_prints_the_version(at: User) -> None:
-    assert at.run("--version").must(0).out.startswith("boxstrap ")
-
-
 def test_starting_a_command_imports_no_heavy_library(at: User) -> None:
     heavy = {"fabric", "paramiko", "rich", "git", "jinja2", "pydantic", "unittest", "invoke"}
     done = at.run("--help", PYTHONPROFILEIMPORTTIME="1").must(0)
@@ -122,7 +118,6 @@ def test_imported_modules_are_compiled_for_the_next_start(tmp_path: Path, at: Us
 JSON_ERRORS = {
     "no box is known": (["pull", "--json"], 2),
     "unknown task": (["stauts", "--json"], 2),
-    "unknown option": (["up", "--json", "--max-pric", "1"], 2),
     "no value for an option": (["stop", "--json", "--host"], 2),
     "no number": (["logs", "--json", "--tail", "x"], 2),
     "an option of Invoke": (["status", "--json", "--echo"], 2),
@@ -240,20 +235,6 @@ def test_a_command_without_host_among_several_boxes_exits_with_2_and_lists_boxes
 def test_setup_without_any_known_box_says_how_to_name_a_host(at: User) -> None:
     done = at.run("setup").must(2)
     assert "--host root@" in done.err
-
-
-def test_setup_in_boxstraps_own_checkout_asks_for_a_training_repository(at: User) -> None:
-    at.place = HERE
-    for program in PROGRAMS:
-        done = at.run("setup", "--host", "local", program=program).must(2)
-        assert "boxstrap's own source" in done.err
-        assert "--repo" in done.err
-
-
-def test_setup_outside_a_repository_exits_with_2_and_a_message(user: User, tmp_path: Path) -> None:
-    user.place = tmp_path
-    done = user.run("setup", "--host", "local").must(2)
-    one_message(done)
 
 
 def test_init_writes_a_valid_profile_and_never_overwrites_one(user: User) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -18,7 +17,6 @@ from bootstrap.transfer.destination import Destination, PartialFile
 from bootstrap.transfer.frames import BegunFile, BoxFile, BoxLook, GivenFile, WantedFile
 from bootstrap.transfer.puller import PullRound
 from tests.unit.transfer.boxes import KEY, RUN, STOOD_S, ResultsHere, held
-from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.slow  # each starts programs
 
@@ -532,42 +530,6 @@ def test_a_run_of_an_earlier_version_has_the_profiles_result_paths(box: ResultsH
         source._asked["paths"] = ["logs/"]
         assert list(source.look(live=False).files) == ["logs/a"]
         assert source.paths == ["logs/"]
-
-
-def test_a_torn_result_file_never_gets_its_final_name(box: ResultsHere) -> None:
-    """The files are replaced and rewritten all the time while they are pulled."""
-    stop = threading.Event()
-
-    def write() -> None:
-        number = 0
-        while not stop.is_set():
-            number += 1
-            text = f"{number:08}".encode() * 40_000
-            with (box.out / "slow.pt").open("wb") as file:
-                for at in range(0, len(text), 40_000):
-                    file.write(text[at : at + 40_000])
-                    time.sleep(0.001)
-            (box.out / "new").write_bytes(text)
-            (box.out / "new").rename(box.out / f"moved-{number % 3}.pt")
-            if number % 4 == 0:
-                (box.out / "slow.pt").unlink()
-            time.sleep(1.6 * STOOD_S)
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    landed = 0
-    try:
-        with box.source() as source, box.pulling() as puller:
-            began = time.monotonic()
-            while time.monotonic() < began + 2 or landed <= 5:
-                assert time.monotonic() < began + PATIENCE_S
-                landed += len(puller.round(source, live=True).landed)
-                for name, content in box.here().items():
-                    assert content == content[:8] * 40_000, name
-                time.sleep(0.01)
-    finally:
-        stop.set()
-        writer.join()
 
 
 @pytest.mark.parametrize(

@@ -71,13 +71,6 @@ def test_the_timeline_in_the_middle_of_a_setup_shows_each_step():
     assert told == MIDDLE
 
 
-def test_steps_that_run_at_once_are_shown_as_running_in_the_timeline():
-    terminal = TimelineTerminal()
-    terminal.take(until(1.4))
-    running = [line for line in terminal.frame() if line[1] in SPINNER]
-    assert [line.split()[1] for line in running] == ["gpu", "repo", "setup"]
-
-
 @pytest.mark.parametrize("width", [20, 40, 80, 200])
 @pytest.mark.parametrize("price", [None, 1.2])
 def test_no_timeline_line_is_wider_than_the_terminal(width, price):

@@ -15,10 +15,6 @@ from tests.unit.boxes.ssh_config.conftest import MakeBox
 pytestmark = pytest.mark.slow
 
 
-def test_at_least_thirty_sample_ssh_configs_are_tested() -> None:
-    assert len(CONFIGS) >= 30
-
-
 @pytest.mark.parametrize("name", CONFIGS)
 def test_adding_and_removing_entries_leaves_each_sample_ssh_config_byte_for_byte(
     name: str, place: ConfigPlace, make_box: MakeBox

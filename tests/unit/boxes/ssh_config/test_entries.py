@@ -193,13 +193,12 @@ def test_a_box_whose_name_is_another_host_in_the_users_ssh_config_gets_no_entry(
     assert update(place, afresh=True).alias(box) == "work"
 
 
-@pytest.mark.parametrize("theirs", ["gpu", "GPU"])
 def test_a_box_name_that_the_user_has_in_other_capitals_gets_no_entry(
-    place: ConfigPlace, make_box: MakeBox, theirs: str
+    place: ConfigPlace, make_box: MakeBox
 ) -> None:
     """The entry of `GPU` has the name `gpu` too."""
     place.config.parent.mkdir()
-    place.config.write_text(f"Host {theirs}\n  HostName work.example.org\n  User me\n")
+    place.config.write_text("Host gpu\n  HostName work.example.org\n  User me\n")
     before = [meaning(place.config, form) for form in ("gpu", "GPU")]
     box = make_box("GPU")
     kept = update(place)

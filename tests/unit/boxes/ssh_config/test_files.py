@@ -89,21 +89,17 @@ def test_an_ssh_config_that_is_no_plain_small_file_is_left_alone(
     assert "larger than 16 MiB" in update(place).trouble
 
 
-def test_the_owner_of_the_ssh_config_is_kept(place: ConfigPlace, make_box: MakeBox) -> None:
+def test_the_owner_of_the_ssh_config_and_the_mode_of_its_folder_are_kept(
+    place: ConfigPlace, make_box: MakeBox
+) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root may give a file away")
     given(place)
     os.chown(place.config, 1234, 1235)
-    make_box("my-box")
-    update(place)
-    assert (place.config.stat().st_uid, place.config.stat().st_gid) == (1234, 1235)
-
-
-def test_the_permissions_of_the_ssh_folder_are_kept(place: ConfigPlace, make_box: MakeBox) -> None:
-    given(place)
     place.config.parent.chmod(0o755)
     make_box("my-box")
     update(place)
+    assert (place.config.stat().st_uid, place.config.stat().st_gid) == (1234, 1235)
     assert place.config.parent.stat().st_mode & 0o7777 == 0o755
 
 
