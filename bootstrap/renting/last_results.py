@@ -70,18 +70,20 @@ class LastResults:
 
         Raises NotSafeError if the box has other files there, and as `push_folder`.
         """
-        for path in self.paths:
-            source, target = self.folder / path, posixpath.join(box.state.repo_dir, path)
-            if source.is_symlink():
-                box.reporter.warn(f"not sent: {shown(path)}, a link out of its own path")
-            if source.is_symlink() or not source.exists() or path in self.half:
-                continue
+        for dry in (True, False):  # nothing is there yet when something is in the way
+            for path in self.paths:
+                self._send(path, box, dry=dry)
+
+    def _send(self, path: str, box: BoxLogin, *, dry: bool) -> None:
+        source, target = self.folder / path, posixpath.join(box.state.repo_dir, path)
+        left_out = [f"{path}, a link out of its own path"] if source.is_symlink() else []
+        if source.exists() and not left_out and path not in self.half:
             target = target if source.is_dir() else posixpath.dirname(target)
             inside = (one[len(path) :] for one in self.half if one.startswith(f"{path}/"))
             exclude = [_GLOB.sub(r"\\\g<0>", one) for one in inside]
-            pushed = push_folder(box.link, source, target, workdir=box.workdir, exclude=exclude)
-            for name in pushed.left_out[:_MOST_NAMED]:
-                box.reporter.warn(f"not sent: {shown(name)}")
+            pushed = push_folder(
+                box.link, source, target, workdir=box.workdir, exclude=exclude, dry=dry
+            )
             if pushed.kept:
                 raise NotSafeError(
                     f"another run has files where its results go, as {pushed.kept[0]}.",
@@ -90,6 +92,9 @@ class LastResults:
                     "(boxstrap pull --all) and remove them there (boxstrap clean).",
                 )
             pushed.check(box.label)
+            left_out = pushed.left_out
+        for name in () if dry else left_out[:_MOST_NAMED]:
+            box.reporter.warn(f"not sent: {shown(name)}")
 
 
 _GLOB = re.compile(r"[\\*?\[\]!# ]")

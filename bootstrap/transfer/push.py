@@ -87,6 +87,7 @@ def push_folder(  # noqa: PLR0913 - each has its own name where it is called
     workdir: str = "",
     exclude: Sequence[str] = (),
     replace: bool = False,
+    dry: bool = False,
     progress: Callable[[PushProgress], None] = lambda _progress: None,
 ) -> Pushed:
     """Push the file `source`, or everything in the folder `source`, into the folder `target`.
@@ -94,12 +95,13 @@ def push_folder(  # noqa: PLR0913 - each has its own name where it is called
     `target` is a folder of the box below its working folder `workdir`, absolute or relative to
     that. `exclude` is in `.gitignore` style. Over a reconnecting link it continues after a loss;
     over a wire it raises LinkLost, and the same call continues on the next one. Nothing is deleted,
-    and a file that no push put there is replaced only with `replace`.
+    and a file that no push put there is replaced only with `replace`. With `dry` no file is sent:
+    it says what would be kept.
 
     Raises UsageError, BusyError (another push to that folder), BoxLacksError (no Python, or no
     room), BoxstrapError, UnreachableError, CancelledError.
     """
-    push = Push(source, target, workdir, exclude, replace=replace, progress=progress)
+    push = Push(source, target, workdir, exclude, replace=replace, dry=dry, progress=progress)
     if not isinstance(link, ReconnectingLink):
         return push.over(link)
     backoff = Backoff(cancel=link.cancel)
@@ -122,11 +124,12 @@ class Push:
         exclude: Sequence[str],
         *,
         replace: bool,
+        dry: bool,
         progress: Callable[[PushProgress], None],
     ) -> None:
         self._began = time.monotonic()
         self._source = read_source(source, exclude)
-        self._target, self._workdir, self._replace = target, workdir, replace
+        self._target, self._workdir, self._replace, self._dry = target, workdir, replace, dry
         by_link = source.is_symlink() and source.is_file()
         self._outgoing = FileSender(self._source.root, progress, by_link=by_link)
         self._who = _who(source, target)
@@ -147,7 +150,8 @@ class Push:
             states, begun = self._look(transfer)
             self._compare(transfer, states, pushed)
             pushed.kept = [files[i].path for i, state in enumerate(states) if state == _FOREIGN]
-            if wanted := [i for i, state in enumerate(states) if state in {_ABSENT, _OLDER}]:
+            wanted = [i for i, state in enumerate(states) if state in {_ABSENT, _OLDER}]
+            if wanted and not self._dry:
                 self._send(transfer, wanted, begun, pushed)
         pushed.had = sum(state == _HAS for state in states)
         pushed.had -= sum(states[i] == _HAS for i in self._arrived)

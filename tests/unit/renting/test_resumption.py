@@ -490,11 +490,14 @@ def test_only_complete_results_are_sent_to_a_box_and_no_other_runs_file_is_repla
         ]
         assert names_in(box / "tree") == {"out/a", "out/b", "m.pt"}
         (box / "tree/out/a").write_text("of another run, and longer")
+        (box / "tree/out/b").unlink()
+        (box / "tree/m.pt").unlink()
         with pytest.raises(
             NotSafeError, match=r"another run has files where its results go, as a\."
         ):
             found.send(there)
         assert (box / "tree/out/a").read_text() == "of another run, and longer"
+        assert names_in(box / "tree") == {"out/a"}, "a refused one leaves nothing there"
     finally:
         wire.close()
 
