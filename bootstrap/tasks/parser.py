@@ -78,14 +78,15 @@ def _parser(options: Sequence[Option], command: Command | None) -> argparse.Argu
 def _reader(option: Option, command: Command | None) -> Callable[[str], object]:
     def read(text: str) -> object:
         """Raises UsageError: `--gpus "$MINE"` without that variable doesn't mean no --gpus."""
-        wrong = f"{text!r} is no whole number"
+        wrong = f"{text!r} is no whole number from 0 on"
         if not text.strip():
             wrong = "its value is empty; leave it out, or give it one"
         elif not isinstance(option.default, int):
             return text
         else:
             with contextlib.suppress(ValueError):
-                return int(text)
+                if (number := int(text)) >= 0:
+                    return number
         from bootstrap.tasks.usage import wrong_usage
 
         raise wrong_usage(f"{option.flag}: {wrong}", command)

@@ -32,6 +32,7 @@ WRONG = {
     "an empty command": (["exec", "--", ""], "which command?"),
     "no value at all": (["profiles", "--validate"], "--validate needs a value"),
     "no number": (["setup", "--host", "a", "--wait", "soon"], "soon"),
+    "a negative number": (["logs", "--tail", "-5"], "'-5' is no whole number from 0 on"),
     "unquoted ssh": (["setup", *PASTE], '--host "ssh -p 46769 root@5.17.27.63'),
     "unquoted status": (["status", *PASTE[:5]], '--host "ssh -p 46769 root@5.17.27.63"'),
     "odd host": (["status", "--host", "a;b"], "`;`"),
