@@ -47,10 +47,11 @@ AREAS = {
     ),
     "redaction": Area(
         ("onbox/redact.py", "sanitize.py"),
-        ("tests/unit/test_sanitize.py", "tests/unit/test_redact.py"),
+        ("tests/unit/test_sanitize.py", "tests/unit/onbox/test_redact.py"),
     ),
     "consent": Area(
-        ("profile/consent.py",), ("tests/unit/test_consent.py", "tests/unit/setup/test_payload.py")
+        ("profile/consent.py",),
+        ("tests/unit/profile/test_consent.py", "tests/unit/setup/test_payload.py"),
     ),
     "run state": Area(
         ("boxes/run.py",),
@@ -58,7 +59,7 @@ AREAS = {
             *(f"tests/unit/{name}.py" for name in ("setup/test_result", "boxes/test_readers")),
             "tests/unit/boxes/test_uploaded.py",
             *("tests/unit/boxes/test_probe.py", "tests/unit/boxes/test_selection.py"),
-            *(f"tests/unit/runs/test_{name}.py" for name in ("run_lines", "known_runs")),
+            *("tests/unit/boxes/test_run_lines.py", "tests/unit/runs/test_known_runs.py"),
         ),
     ),
     "lease": Area(

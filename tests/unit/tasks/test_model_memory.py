@@ -121,7 +121,7 @@ def test_each_published_peak_memory_lies_within_the_band_of_the_estimate() -> No
     assert len(CASES) + len(PUBLISHED) > 100
 
 
-CONFIGS = json.loads(Path(__file__).with_name("configs.json").read_text())
+CONFIGS = json.loads(Path(__file__).with_name("model_configs.json").read_text())
 """What decides about the size in each model's config.json, and its parameters, as its card or its
 files state them."""
 

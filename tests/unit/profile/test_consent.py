@@ -66,6 +66,11 @@ TAKES: dict[str, tuple[str, str]] = {
 }
 
 
+@pytest.fixture(autouse=True)
+def config() -> None:
+    """Here the user's own config folder is where it really is: in the home."""
+
+
 def test_every_profile_key_declares_whether_its_value_needs_consent() -> None:
     marks = {key: field.takes for key, field in PROFILE.leaves()}
     assert [key for key, mark in marks.items() if mark is None] == []
