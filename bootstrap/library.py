@@ -110,10 +110,10 @@ class Box:
         overwrite: bool = False,
     ) -> BoxRun:
         """Start a run of the local files, by default of the profile's command; `queue` is `gpus`,
-        `after:RUN` or `after-any:RUN`.
+        `after:RUN` or `after-any:RUN`. How it ends is told by `BoxRun.wait`, even if that is at once.
 
-        Raises UsageError if the command is empty, TrainingFailedError if it fails at once,
-        NotSafeError if work or results of the box are in the way, and as `setup`.
+        Raises UsageError if the command is empty, NotSafeError if work or results of the box are
+        in the way, and as `setup`.
         """
         from bootstrap.errors import UsageError
         from bootstrap.setup.new_run import start_run
@@ -124,7 +124,6 @@ class Box:
         wanted = RunOptions(command or "", session, gpus, queue, beside, overwrite)
         screen = _Collected(self._reporter)
         started = start_run(replace(self._request, run=wanted), screen, lambda _: None)
-        started.raise_for_status()
         self._request = replace(self._request, host=started.box)
         return BoxRun(self, started.run.name)
 

@@ -439,6 +439,10 @@ class KeyLogin(AuthStrategy):
                 "Make one with `ssh-keygen -t ed25519`, add its .pub file on the provider's page, "
                 "or name one with --identity.",
             )
+        for key, why in self._tried:
+            if why != "refused" and key.shown and key.file and key.file.encrypted:
+                what = f"it accepts your key {key.where}, but {why}."
+                return self._refusal(what, "Unlock it, then run the same command again.")
         return self._refusal(
             f"it accepts none of your keys for the user {user}.\n{self._table()}",
             f"{self._paste()}\nIs {user} the right user? boxstrap logs in with keys only, "

@@ -227,7 +227,9 @@ def test_an_encrypted_key_without_a_terminal_fails_the_login_with_its_own_messag
     key = keygen(ssh_user.home / "locked", passphrase="opensesame")
     server = start_server("box", key)
     ssh_user.write(ssh_user.alias("box", server, f"IdentityFile {key}"), identity=None)
-    assert "no terminal" in refusal(ssh_user).what
+    refused = refusal(ssh_user)
+    assert refused.what.startswith(f"it accepts your key {key}, but it needs its passphrase and")
+    assert "provider's page" not in refused.hint
 
 
 def test_an_encrypted_key_held_by_the_agent_needs_no_passphrase(
