@@ -110,7 +110,7 @@ class Box:
         overwrite: bool = False,
     ) -> BoxRun:
         """Start a run of the local files, by default of the profile's command; `queue` is `gpus`,
-        `after:RUN` or `after-any:RUN`. How it ends is told by `BoxRun.wait`, even if that is at once.
+        `after:RUN` or `after-any:RUN`. How it ends is told by `BoxRun.wait`, however soon.
 
         Raises UsageError if the command is empty, NotSafeError if work or results of the box are
         in the way, and as `setup`.

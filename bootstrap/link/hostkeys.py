@@ -137,6 +137,12 @@ class HostKeyCheck:
                 )
             return
         self._is_new = True
+        there = boxes_at(self._endpoint) if self._box.own_pin else None
+        if there and key in read_pins(there):
+            self._prompt.say(
+                f"{there.name} has this address and this host key, too: unless both are of one "
+                f"image, this is {there.name}, and to be called so without --new-box"
+            )
 
     def _changed(self, key: PublicKey, before: Iterable[PublicKey], whose: str) -> HostKeyError:
         width = max(len(whose), len(_SHOWN))

@@ -254,6 +254,9 @@ def test_a_new_box_at_a_known_address_gets_its_own_pin(ssh_user: SshUser, server
     assert new.name == "box-2"
     assert [key.fingerprint for key in read_pins(new)] == [server.fingerprint]
     assert read_pins(old) != read_pins(new)
+    assert not [said for said in ssh_user.said if "has this address and this host key" in said]
+    ssh_user.login("box", box=ssh_user.box("box", new_box=True))  # once more, by mistake
+    assert ssh_user.said[-2].startswith("box-2 has this address and this host key, too: unless")
 
 
 def test_a_changed_host_key_is_refused_on_another_port_too(ssh_user: SshUser, server: Sshd) -> None:
