@@ -27,7 +27,8 @@ from bootstrap.boxes.run import STATES, WORDS, Run, Uploaded, is_name
 from bootstrap.errors import UsageError
 from bootstrap.link.exchange import answer_number, valid_time
 from bootstrap.paths import read_record, state_dir, write_private
-from bootstrap.repo.place import repository_root
+from bootstrap.repo.local import current, known_folder
+from bootstrap.repo.place import locate, repository_root
 from bootstrap.sizes import LATEST
 from bootstrap.sizes import size as size_in_words
 from bootstrap.transfer.destination import Destination, LocalFolder
@@ -295,8 +296,10 @@ def read_kept(row: object) -> RunAtHome | None:
         else ()
     )
     given = {name: _like(row.get(name), default) for name, default in vars(_DEFAULT).items()}
-    results = given["results"] if given["results"] in _RESULTS else ""
-    return RunAtHome(**{**given, "run": run, "log": log, "results": results})
+    given["results"] = given["results"] if given["results"] in _RESULTS else ""
+    for name in ("place", "result_place"):
+        given[name] = given[name] and str(PullPlace.again(Path(given[name]), given["key"]).path)
+    return RunAtHome(**{**given, "run": run, "log": log})
 
 
 def row_of(run: Run) -> dict[str, object]:
@@ -450,11 +453,16 @@ class PullPlace:
         return PullPlace(root.absolute(), (FOLDER, box, run.name))
 
     @staticmethod
-    def again(path: Path) -> PullPlace:
-        """Return the place that has this `path`: what was no link then may have become one."""
+    def again(path: Path, key: str = "") -> PullPlace:
+        """Return the place that has this `path`: what was no link then may have become one. It has
+        moved with the repository of this `key`, if that was moved."""
         parts = path.parts
         at = max((at for at, part in enumerate(parts) if at and part == FOLDER), default=len(parts))
-        return PullPlace(Path(*parts[:at]), parts[at:])
+        place = PullPlace(Path(*parts[:at]), parts[at:])
+        if key and place.inside and not path.exists() and (folder := known_folder(key, "")):
+            moved = replace(place, base=folder.parent)
+            return moved if moved.path.is_dir() else place
+        return place
 
     def open(self, name: str) -> BinaryIO:
         """Open a plain file in it to read it; by no link. Raises OSError."""
@@ -483,8 +491,12 @@ class PullPlace:
                 folder.write_new(".gitignore", b"*\n")
 
     def record(self, box_folder: Path, run: Run) -> Path:
-        """Return the file that records what pulls of this run put there."""
-        words = "\0".join([run.repo_key, run.name, str(self.path)])
+        """Return the file that records what pulls of this run put there: in a repository, wherever
+        that stands, but apart for each of its worktrees."""
+        where: tuple[str, ...] = (str(self.path),)
+        if self.inside and (key := current(self.base)[0]):
+            where = (key, locate(self.base).git_dir.name, *self.inside)
+        words = "\0".join([run.repo_key, run.name, *where])
         digest = hashlib.sha256(os.fsencode(words)).hexdigest()[:16]
         return box_folder / "pulls" / f"{run.name}-{digest}.jsonl"
 

@@ -74,11 +74,13 @@ def check_receipt(
     origin: tuple[str, str, str],
     present: Mapping[str, tuple[int, str]],
     lost: Mapping[str, LostResult],
+    key: str = "",
 ) -> list[str]:
     """Return why the receipt does not prove that nothing would be lost; empty if it does.
 
     `origin`: box, repository and run. `present`: size and digest of each result that the box has
-    now; `lost`: those it has no more. Files here are read again.
+    now; `lost`: those it has no more. Files here are read again, also where the repository of this
+    `key` was moved with them.
     """
     body = _read(file)
     if body is None:
@@ -101,14 +103,13 @@ def check_receipt(
         for path, one in lost.items()
         if [*files.get(path, ())][0::3] != [*one.state[2:4]]
     ]
-    return problems + _lost_here(Path(body["place"]), files)
+    return problems + _lost_here(PullPlace.again(Path(body["place"]), key), files)
 
 
-def _lost_here(place: Path, files: Mapping[str, list[Any]]) -> list[str]:
+def _lost_here(home: PullPlace, files: Mapping[str, list[Any]]) -> list[str]:
     if not files:
         return []
     try:
-        home = PullPlace.again(place)
         with LocalFolder(home.base, home.inside) as folder:
             return [
                 f"{path}: the file here is not what was pulled"
@@ -116,9 +117,9 @@ def _lost_here(place: Path, files: Mapping[str, list[Any]]) -> list[str]:
                 if folder.digest(name) != sha256
             ]
     except (FileNotFoundError, NotADirectoryError):
-        return [f"{place} is not there any more"]
+        return [f"{home.path} is not there any more"]
     except OSError as error:
-        return [f"{place} can't be read: {(error.strerror or str(error)).lower()}"]
+        return [f"{home.path} can't be read: {(error.strerror or str(error)).lower()}"]
 
 
 def _read(file: Path) -> dict[str, Any] | None:

@@ -261,7 +261,8 @@ class BoxResultsCheck:
                 if given.problem:
                     problems.append(f"{shown(one.path)}: {REASONS[given.problem]}")
                 present[one.path] = (one.size, given.sha256)
-        checked = check_receipt(file, (known.name, run.repo_key, run.name), present, lost)
+        names, kept = (known.name, run.repo_key, run.name), find_kept(known, run)
+        checked = check_receipt(file, names, present, lost, kept.key if kept else "")
         return problems + [shown(problem) for problem in checked]
 
 

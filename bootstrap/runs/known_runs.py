@@ -96,9 +96,9 @@ def list_runs(place: Path, host: str | None, *, every: bool) -> list[ListedRun]:
     Raises UsageError outside of a repository.
     """
     live, ended = all_boxes(), ended_boxes()
+    key, _ = current(place)  # first: what came home is looked for where the repository is now
     found = [*_merged([*live, *ended]).values()]
     if not every:
-        key, _ = current(place)
         if not key:
             raise UsageError(
                 "this is not a git repository, so it is unknown whose runs are meant.",
@@ -176,7 +176,9 @@ def _listed(kept: RunAtHome, is_gone: bool) -> ListedRun:
     away = "lost" if is_gone else "box"
     has_log = kept.is_here() if kept.place else None
     results = kept.results or _THERE.get(kept.results_there, away)
-    if results in ("home", "partly") and not (Path(kept.result_place) / MANIFEST).is_file():
+    # What came to a full disk has no manifest.
+    mark = {"home": MANIFEST, "partly": ""}.get(results)
+    if mark is not None and not Path(kept.result_place, mark).exists():
         results = "moved"
     log = away if has_log is None else "home" if has_log else "moved"
     return ListedRun(kept, is_gone, results, log)

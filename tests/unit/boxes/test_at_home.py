@@ -445,6 +445,22 @@ def test_the_record_of_a_run_goes_on_in_its_folder_after_its_box_was_renamed(
         assert folder.place == tmp_path / "boxstrap-run-2"
 
 
+def test_what_came_home_is_known_to_be_home_after_the_repository_was_moved(there: There) -> None:
+    there.write(results="out/\n")
+    out = Path(there.box.home, "homework/out")
+    out.mkdir(parents=True)
+    (out / "a.pt").write_bytes(b"1" * 1000)
+    (out / "b.pt").write_bytes(b"2" * 1000)
+    assert there.do("pull", "--json").must(0).json()["received"] == 2000
+    there.root = there.user.place = there.root.rename(there.root.with_name("moved"))
+    (listed,) = there.user.run("runs", "--json").must(0).json()["runs"]
+    assert (listed["results"]["where"], listed["log"]["where"]) == ("home", "home")
+    there.user.run("--dry", "down", *there.host).must(0)
+    (out / "b.pt").unlink()  # as a later run, or a clean, may
+    again = there.do("pull", "--json").must(0).json()
+    assert (again["received"], again["place"]) == (0, str(there.place.parent))
+
+
 def test_results_of_a_renamed_box_keep_their_place_at_home(tmp_path: Path) -> None:
     run = Run("key", "train-1", "finished", 0, 1, "", "", "train", 0, 0, "true")
     for box, created in (("gpu", 5.0), ("gpu", 6.0), ("other", 5.0)):
