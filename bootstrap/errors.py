@@ -23,6 +23,7 @@ in `templates/lib/engine.sh`; `setup/result.py` turns those into errors.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Sequence
 
 from bootstrap.value import Document
@@ -86,6 +87,10 @@ def _harmless(text: str) -> str:
     from bootstrap.sanitize import sanitize
 
     return sanitize(text)
+
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+"""Nothing can be written there: the disk is full, or read-only."""
 
 
 def write_error(path: object, error: OSError) -> BoxstrapError:

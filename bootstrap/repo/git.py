@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from bootstrap.errors import BoxstrapError, UsageError, write_error
+from bootstrap.errors import NO_ROOM, BoxstrapError, UsageError, write_error
 from bootstrap.paths import expanded, temporary_dir
 from bootstrap.repo.names import shown
 from bootstrap.repo.place import Place, head
@@ -173,7 +173,7 @@ def not_installed() -> UsageError:
 
 def disk_error(written: Path, failure: GitError) -> BoxstrapError | None:
     """Return the error if git failed because `written` is full, over quota or read-only."""
-    for code in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):  # LC_ALL=C: git prints this text
+    for code in NO_ROOM:  # LC_ALL=C: git prints this text
         # For a lock file that it can't write, git doesn't say why.
         worded = code == errno.ENOSPC and "couldn't write '" in failure.said and _is_full(written)
         if worded or os.strerror(code) in failure.said:

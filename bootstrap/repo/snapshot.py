@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Literal
 
-from bootstrap.errors import BoxstrapError, UsageError
+from bootstrap.errors import NO_ROOM, BoxstrapError, UsageError, write_error
 from bootstrap.paths import PROFILE
 from bootstrap.repo.git import Folders, GitError, git_error, run_git
 from bootstrap.repo.local import LocalRepository
@@ -314,6 +314,8 @@ def take_snapshot(
             )
             raise amiss from failure
         except OSError as error:
+            if error.errno in NO_ROOM:
+                raise write_error(shown(str(store.git_dir.parent)), error) from None
             raise BoxstrapError(
                 f"no snapshot can be made: {error.strerror or error}.",
                 where=shown(str(error.filename or here.root)),

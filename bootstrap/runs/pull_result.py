@@ -61,7 +61,8 @@ class Pulled(Document):
             rows.insert(0, f"let go, by --without: {let_go_words(go)}")
         beside = (shown(place) for path, place in self.landed.items() if path != place)
         rows = [*(f"beside another file: {place}" for place in beside), *rows, f"in {self.place}"]
-        head = f"{name}: {'; '.join(words) or 'nothing to pull'}"
+        nothing = "nothing came" if self.manifest.missing else "nothing to pull"
+        head = f"{name}: {'; '.join(words) or nothing}"
         return [head, *(f"  {row}" for row in rows)]
 
     def check(self) -> None:
@@ -173,8 +174,13 @@ class BroughtRun(Document):
 
     def check(self) -> None:
         """Raise the error if not all of it is here."""
-        if self.pulled:
-            self.pulled.check()
+        try:
+            if self.pulled:
+                self.pulled.check()
+        except NotSafeError as error:
+            if self.failed:
+                error.what += f"\n{self.failed.what}"
+            raise
         if self.failed:
             raise self.failed
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from bootstrap.errors import (
     INTERRUPTED,
+    NO_ROOM,
     UNREAD,
     BoxstrapError,
     UnreachableError,
@@ -489,7 +490,6 @@ def _close(call: Call, error: BaseException | None) -> None:
         screen.close()
 
 
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 _NOT_OURS = (errno.EACCES, errno.EPERM)
 
 
@@ -498,7 +498,7 @@ def own_error(error: Exception, redact: Callable[[str], str]) -> BoxstrapError:
     import traceback
 
     named = _NOT_OURS if isinstance(error, OSError) and error.filename else ()
-    if isinstance(error, OSError) and error.errno in (*_NO_ROOM, *named):
+    if isinstance(error, OSError) and error.errno in (*NO_ROOM, *named):
         return write_error(error.filename or "the output, or a file,", error)
     folder = state_dir() / "reports"
     report = folder / time.strftime("%Y%m%d-%H%M%S.txt")

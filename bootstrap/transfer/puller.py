@@ -4,12 +4,11 @@ into partial files, counted and compared.
 
 from __future__ import annotations
 
-import errno
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from bootstrap.errors import NotSafeError
+from bootstrap.errors import NO_ROOM, NotSafeError
 from bootstrap.onbox.results.complete_files import MOST_FILES, STOOD_S, with_folders
 from bootstrap.onbox.transfer.frames import BLOCK
 from bootstrap.repo.names import shown
@@ -70,8 +69,6 @@ def _some(files: list[BoxFile], most: int, order: Callable[[BoxFile], int]) -> l
     return taken
 
 
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
-
 Came = Iterable[tuple[WantedFile, "bytes | BegunFile | GivenFile"]]
 
 
@@ -82,7 +79,7 @@ class NoRoom(Exception):  # noqa: N818 - of this machine's disk
 def file_error(error: OSError) -> str:
     """Return an error of one file in words. Raises NoRoom if it would affect all files."""
     why = (error.strerror or str(error)).lower()
-    if error.errno in _FULL:
+    if error.errno in NO_ROOM:
         raise NoRoom(f"can't be written here: {why}") from error
     return f"can't be written here: {why}"
 

@@ -268,3 +268,33 @@ def test_down_keeps_the_box_while_a_run_log_does_not_fit_at_home_unless_discard_
             assert there.log == b"line\n" * 2000
         assert account.destroyed == ["pod-a"]
     box.stop()
+
+
+def test_a_full_disk_for_results_or_snapshots_is_named_and_nothing_is_said_to_be_here(
+    user: User, faults: Faults
+) -> None:
+    box = LoopbackBox()
+    try:
+        there = make_there(user, box, box.host_string)
+        there.write(b"step 1 loss 0.5\n", results="out/\n")
+        out = Path(box.home, "homework/out")
+        out.mkdir(parents=True)
+        for name in ("a.pt", "b.pt"):
+            (out / name).write_bytes(b"1" * 1_000_000)
+        with (
+            mounted(there.root / "boxstrap-results", "-o", "size=1500k"),
+            faults.attempt("disk here full", "pull") as attempt,
+        ):
+            refused = there.do("pull").must(9)
+            assert "1 file of train-1 was not pulled" in refused.err
+            assert "the log of train-1 is not here" in refused.err
+            (listed,) = user.run("runs", "--json").must(0).json()["runs"]
+            assert (listed["results"]["where"], listed["log"]["where"]) == ("partly", "box")
+            attempt.outcome("what is not here is named, the log too")
+        with mounted(Path(user.env["XDG_CACHE_HOME"]), "-o", "size=64k") as cache:
+            fill(cache)
+            refused = there.do("plan").must(1)
+            assert f"{cache}/boxstrap/" in refused.err
+            assert "can't be used: no space left on device" in refused.err
+    finally:
+        box.stop()

@@ -95,6 +95,7 @@ def test_a_pulled_file_that_was_changed_at_home_is_reported_as_not_pulled(*, is_
     if not is_here:
         with pytest.raises(NotSafeError, match="1 file of n was not pulled"):
             pull_result.Pulled(manifest, Path("/r")).check()
+        assert pull_result.Pulled(manifest, Path("/r")).lines()[0] == "n: nothing came"
 
 
 @pytest.mark.parametrize(
