@@ -310,7 +310,7 @@ def test_a_lease_does_not_stop_a_pod_whose_results_link_outside_the_volume(
     assert is_running(account) == wipes
 
 
-def test_a_box_reads_its_own_price_and_start_time_from_its_account(
+def test_a_box_reads_its_price_and_its_last_start_from_its_own_account(
     account: SimulatedAccount, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     account.clock = SimulatedClock(time.time)
@@ -318,6 +318,10 @@ def test_a_box_reads_its_own_price_and_start_time_from_its_account(
     said = own(account, monkeypatch).ask()
     assert (said.started, said.price) == (pytest.approx(STARTED, abs=1), 0.5)
     assert began <= said.now <= time.time()  # by the answer's own date, in whole seconds
+    # Vast.ai's `start_date` is when it was made, and no start since changes it.
+    box = account.boxes[0]
+    box.made, box.since = account.clock.now - 7200, account.clock.now - 60
+    assert own(account, monkeypatch).ask().started == pytest.approx(box.since, abs=2)
 
 
 def test_a_box_tells_a_refused_api_key_from_an_account_without_an_answer(
@@ -423,17 +427,6 @@ def test_a_403_of_a_proxy_before_the_account_is_no_refused_key_of_the_lease(
     keeper.turn([], [])
     assert json.loads((tmp_path / "lease.state").read_text())["held"] in {"no-boot", "wipes"}
     assert {"User-Agent": f"boxstrap/{__version__}"} == AGENT  # the box has no package to ask
-
-
-def test_a_box_counts_its_cost_from_its_last_start_and_not_from_its_rental(
-    tmp_path: Path, account: SimulatedAccount, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Vast.ai's `start_date` is when it was made, and no start since changes it."""
-    box = account.boxes[0]
-    account.clock = SimulatedClock(time.time)
-    box.made = box.since = account.clock.now - 7200
-    box.state, box.since = "running", account.clock.now - 60
-    assert own(account, monkeypatch).ask().started == pytest.approx(box.since, abs=2)
 
 
 @pytest.fixture

@@ -100,18 +100,6 @@ def test_up_with_wrong_options_or_without_an_ssh_key_asks_no_provider(
     assert vast.changed == []
 
 
-def test_up_asks_for_consent_to_a_max_price_that_only_the_repository_set(
-    user: User, vast: SimulatedAccount
-) -> None:
-    user.place.joinpath("boxstrap.yaml").write_text(
-        "version: 1\nrent: {max_price: 90}\nbox: {volume: v5}\n"
-    )
-    refused = user.run("up").must(2).err
-    assert "money       rent.max_price: 90" in refused
-    assert "money       box.volume: v5" in refused
-    assert vast.asked == []
-
-
 @pytest.mark.parametrize(
     "profile", ["extends: vast", "provider: {account: vast}", "extends: mine.yaml"]
 )
@@ -142,6 +130,7 @@ def test_up_asks_for_consent_when_the_repository_chooses_the_account_that_pays(
         (("--up", "--provider", "vast"), "nobody said what it may cost"),
         (("--up", "--provider", "vast", "--max-price", "0.05"), "no offer fits"),
         (("--up", "--max-price", "0.60"), "money       rent.max_price: 90"),
+        (("--up", "--provider", "vast", "--max-price", "0.6"), "which command?"),
     ],
 )
 def test_run_up_refuses_the_same_wrong_options_and_prices_as_up(
@@ -150,18 +139,12 @@ def test_run_up_refuses_the_same_wrong_options_and_prices_as_up(
     if "90" in says:
         text = "version: 1\nrent: {max_price: 90}\n"
         user.place.joinpath("boxstrap.yaml").write_text(text)
-    command = () if "--resume" in options else ("--", "python", "train.py")
+    if has_none := says == "which command?":
+        user.place.joinpath("boxstrap.yaml").write_text("version: 1\n")
+    command = () if has_none or "--resume" in options else ("--", "python", "train.py")
     ended = user.run("run", *options, *command)
     assert says in ended.err
     assert ended.rc == (11 if "fits" in says else 2)
-    assert vast.rented == []
-
-
-@pytest.mark.usefixtures("ssh_key")
-def test_run_up_without_a_command_to_run_rents_nothing(user: User, vast: SimulatedAccount) -> None:
-    user.place.joinpath("boxstrap.yaml").write_text("version: 1\n")
-    ended = user.run("run", "--up", "--provider", "vast", "--max-price", "0.60").must(2)
-    assert "which command?" in ended.err
     assert vast.rented == []
 
 

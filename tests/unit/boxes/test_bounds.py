@@ -73,6 +73,7 @@ def steady(login: Callable[[], Any]) -> ReconnectingLink:
     return ReconnectingLink(login, lost=lambda _: None, back=lambda: None, warn=lambda _: None)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("answer", ["sleep 600", "echo no; exit", "yes"])
 def test_following_a_setup_ends_when_the_box_is_silent_or_floods(answer: str, wires: Wires) -> None:
@@ -81,6 +82,7 @@ def test_following_a_setup_ends_when_the_box_is_silent_or_floods(answer: str, wi
         list(follow_events(steady(lambda: wires(silent)), SETUP, workdir="/nowhere"))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 def test_following_a_setup_goes_on_after_a_single_late_answer(
     tmp_path: Path, wires: Wires, monkeypatch: pytest.MonkeyPatch
@@ -104,6 +106,7 @@ def test_an_answer_that_never_begins_times_out(wires: Wires) -> None:
         stream.read(100)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 def test_an_answer_that_began_may_take_longer_than_the_time_to_begin(
     wires: Wires, monkeypatch: pytest.MonkeyPatch

@@ -162,6 +162,7 @@ def test_a_secret_of_several_lines_is_redacted_before_failure_lines_are_chosen()
     assert failure.lines == ("bad key [KEY hidden]",)
 
 
+@pytest.mark.slow
 @given(st.binary(max_size=3000), st.text(max_size=80), st.booleans())
 def test_any_log_gives_few_short_failure_lines_without_control_characters(
     log: bytes, noted: str, is_cut: bool

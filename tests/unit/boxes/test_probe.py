@@ -155,6 +155,7 @@ def lines_of(answer: bytes) -> list[str]:
     return status_lines("box", state, rows_of(state))
 
 
+@pytest.mark.slow
 @given(answers())
 def test_status_lines_of_any_probe_answer_contain_no_control_characters(answer: bytes) -> None:
     assert not UNSEEN.search("".join(lines_of(answer)))

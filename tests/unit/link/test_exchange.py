@@ -75,6 +75,7 @@ def test_a_script_of_50_kb_passes_through_any_login_shell(shell: str) -> None:
     assert run_script(LocalWire(shell), f"n=0\n{lines}echo $n") == b"7998000\n"
 
 
+@pytest.mark.slow
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=80))
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_text_printed_by_a_box_comes_back_byte_for_byte(text: str) -> None:
@@ -209,6 +210,7 @@ def test_endless_output_of_a_box_is_cut_off(ssh_user: SshUser, server: Sshd) -> 
         assert run_script(wire, "echo again") == b"again\n"
 
 
+@pytest.mark.slow
 def test_forty_megabytes_of_errors_do_not_stall_a_script_and_only_the_last_4_kib_are_kept(
     ssh_user: SshUser, server: Sshd, monkeypatch: pytest.MonkeyPatch
 ) -> None:

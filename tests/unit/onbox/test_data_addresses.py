@@ -82,6 +82,7 @@ def test_all_bucket_objects_come_and_no_signed_url_stays(signer: Signer, tmp_pat
     assert not [path for path in kept if b"X-Amz-Signature" in path.read_bytes()]
 
 
+@pytest.mark.slow
 def test_signed_urls_that_expire_during_a_download_are_requested_again(
     signer: Signer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,6 +114,7 @@ def test_signed_urls_that_expire_during_a_download_are_requested_again(
     assert any(" 403" in line for line in signer.server.asked)
 
 
+@pytest.mark.slow
 def test_a_download_ends_when_newly_signed_urls_are_refused_too(signer: Signer) -> None:
     signer.server.move_clock(2 * EXPIRES_S)
     with pytest.raises(DataError, match="answers 403") as refused:

@@ -155,6 +155,7 @@ def test_a_result_written_while_other_results_are_checked_is_unsafe(
     assert box.unsafe() == ["its results changed during the check"]
 
 
+@pytest.mark.slow
 def test_a_result_written_while_another_box_folder_is_checked_is_unsafe(
     box: PulledBox, monkeypatch: pytest.MonkeyPatch
 ) -> None:

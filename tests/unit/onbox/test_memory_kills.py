@@ -107,6 +107,7 @@ def small_cgroup() -> Iterator[Path]:
             time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_a_real_out_of_memory_kill_of_a_run_is_named_with_its_limit(
     small_cgroup: Path, tmp_path: Path
 ) -> None:

@@ -105,6 +105,7 @@ def test_azure_events_for_other_boxes_or_of_other_kinds_are_no_interruption(serv
     assert VM in event["Resources"]
 
 
+@pytest.mark.slow
 def test_a_box_without_a_cloud_metadata_service_is_recognised_within_seconds(
     monkeypatch: pytest.MonkeyPatch, serve: Serve
 ) -> None:

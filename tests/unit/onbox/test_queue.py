@@ -301,6 +301,7 @@ def test_stop_removes_a_queued_run_and_the_next_queued_run_begins(box: QueueBox)
     assert [(out / name).read_text() for name in ("exit", "ended")] == ["143\n", "stop\n"]
 
 
+@pytest.mark.slow
 def test_a_queued_run_with_two_waiters_begins_only_once(box: QueueBox) -> None:
     live = box.begin(box.make("live"))
     run = box.begin(box.make("queued", queue="gpus"))
@@ -324,6 +325,7 @@ def test_a_tmux_server_is_no_runner_of_the_run_of_its_first_session(box: QueueBo
     )
 
 
+@pytest.mark.slow
 def test_a_run_begins_detached_where_tmux_makes_no_session(box: QueueBox) -> None:
     """It was refused, and could neither be started later nor resumed."""
     run = box.make("live")

@@ -64,6 +64,7 @@ def test_results_unchanged_since_the_end_of_their_run_are_not_waited_for(
     assert not [one for one in OwnResults(run, 2.0).look(live=False).files if not one.file.why]
 
 
+@pytest.mark.slow
 def test_a_link_out_of_the_results_is_charged_to_the_run_that_made_it_alone(tmp_path: Path) -> None:
     """Pulls of all later runs in the tree failed for it, and so did the box's end."""
     runs, out = [], tmp_path / "out"

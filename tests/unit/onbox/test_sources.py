@@ -130,6 +130,7 @@ TEXT = st.lists(st.one_of(LINE, st.just(("", "{}", "six", "\n"))), max_size=4)
 ENCODED = st.sampled_from((UTF8, "utf-8-sig", UTF16))
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=15)
 @generated(st.lists(st.tuples(TEXT, ENCODED), min_size=5, max_size=5))
 def test_no_requirements_file_that_pip_reads_is_missed(

@@ -102,6 +102,7 @@ def test_the_verdict_page_names_box_provider_time_gpu_and_reason() -> None:
         assert part in text, part
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(stub.compiler() is None, reason="no C compiler for the stand-in for NVML")
 def test_the_verdict_example_in_the_docs_equals_the_generated_page() -> None:
     kept = (ROOT / "docs/verdict-example.html").read_text(encoding="utf-8")

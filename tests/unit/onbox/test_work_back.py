@@ -29,6 +29,7 @@ def told(work: WorkThere) -> dict[str, str]:
     return {row.pop("kind"): str(row) for row in work.told()}
 
 
+@pytest.mark.slow
 def test_edits_and_new_files_of_a_tree_become_one_commit(work: WorkThere, tmp_path: Path) -> None:
     assert not {"edits", "left", "unread"} & told(work).keys()
     tree = tmp_path / "w/homework"

@@ -255,6 +255,7 @@ def _back(offset: int) -> bytes:
     return bytes(reversed(found))
 
 
+@pytest.mark.slow
 def test_a_pack_from_a_box_that_comes_too_slowly_is_given_up(
     repo: SampleRepository, untouched: Callable[[], None]
 ) -> None:

@@ -135,6 +135,7 @@ def _tail(parts: list[str], noise: Any) -> str:
     return noise() + comma + noise()
 
 
+@pytest.mark.slow
 @given(st.data(), st.dictionaries(st.text(max_size=4), PLAIN, max_size=4), PLAIN)
 def test_setting_a_member_of_any_json_object_changes_that_member_alone(
     data: Any, before: dict[str, Any], value: Any

@@ -86,6 +86,7 @@ def test_a_process_of_a_run_is_recognized_by_its_environment_variable() -> None:
     assert top_stream.run_of(run.pid) == ""
 
 
+@pytest.mark.slow
 def test_the_first_sample_has_the_cpu_load_of_a_busy_machine(tmp_path: Path) -> None:
     command = [sys.executable, "-I", "-B", MAIN, "runs.top_stream", "--runs", str(tmp_path)]
     busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])

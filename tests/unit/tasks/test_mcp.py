@@ -77,6 +77,7 @@ def document(result: types.CallToolResult) -> Mapping[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_mcp_tools_are_the_commands_with_their_schemas_and_hints() -> None:
     import mcp_types as types
 
@@ -207,6 +208,7 @@ FREE = {
 which only tools have that are always asked about, or that are judged with the box."""
 
 
+@pytest.mark.slow
 def test_each_mcp_argument_that_may_change_something_is_asked_about(asking: Path) -> None:
     from bootstrap.tasks.mcp_server import tasks, tool_of
 
@@ -301,6 +303,7 @@ TAKES_MORE: tuple[tuple[str, dict[str, Any], str], ...] = (
 """Calls, and what is asked about them; nothing where they take no more than was agreed to."""
 
 
+@pytest.mark.slow
 def test_mcp_asks_about_arguments_that_take_more_than_was_agreed_to(asking: Path) -> None:
     for name, arguments, says in TAKES_MORE:
         asked = question(name, arguments)

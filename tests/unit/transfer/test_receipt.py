@@ -132,6 +132,7 @@ def test_the_pull_manifest_says_which_files_came_from_which_box_and_run(made: Ma
     assert json.loads(gone.text())["files"][1]["on_box"] is False
 
 
+@pytest.mark.slow
 def test_writing_a_manifest_of_many_files_takes_time_for_each_once(made: Made) -> None:
     """A set made anew for each file took a minute for 20,000, at each pull."""
     box, manifest, file = made

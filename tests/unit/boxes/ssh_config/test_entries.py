@@ -176,6 +176,7 @@ def test_a_second_box_behind_a_users_alias_gets_its_own_name_too(
     assert options(place.config, "gpu-2")["port"] == "46769"
 
 
+@pytest.mark.slow
 def test_a_box_whose_name_is_another_host_in_the_users_ssh_config_gets_no_entry(
     place: ConfigPlace, make_box: MakeBox
 ) -> None:
@@ -228,6 +229,7 @@ def test_a_box_without_a_pinned_host_key_and_this_machine_get_no_ssh_config_entr
     assert update(place).entries.aliases == ()
 
 
+@pytest.mark.slow
 def test_a_box_whose_key_path_can_not_be_quoted_gets_no_entry_and_says_why(
     place: ConfigPlace, make_box: MakeBox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -243,6 +245,7 @@ def test_a_box_whose_key_path_can_not_be_quoted_gets_no_entry_and_says_why(
     assert "odd" in update(place).entries.aliases
 
 
+@pytest.mark.slow
 def test_a_host_that_the_user_knows_is_never_taken_over_by_a_box_of_that_name(
     place: ConfigPlace, make_box: MakeBox
 ) -> None:
