@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from bootstrap.errors import BoxstrapError, UsageError
+from bootstrap.sizes import LATEST
 
 if TYPE_CHECKING:
     import subprocess
@@ -183,7 +184,7 @@ def _is_others(path: Path, *, by_mode: bool = True, held: bool = False) -> bool:
         return False
     can_write = by_mode and not stat.S_ISLNK(found.st_mode) and bool(found.st_mode & 0o022)
     can_write &= not (held and found.st_mode & stat.S_ISVTX)
-    return can_write or (hasattr(os, "geteuid") and found.st_uid not in {0, *_own_ids()})
+    return can_write or found.st_uid not in {0, *_own_ids()}
 
 
 def write_private(path: Path, content: str | bytes, *, make_folder: bool = True) -> None:
@@ -218,6 +219,22 @@ def read_record(file: Path) -> Any:  # noqa: ANN401 - as JSON has it
         )
     except RecursionError:
         raise ValueError("it is too deep") from None
+
+
+def kept_record(file: Path) -> dict[str, Any]:
+    """As `read_record`; {} for one that is missing, damaged, or no object."""
+    try:
+        record = read_record(file)
+    except (OSError, ValueError):
+        return {}
+    return record if isinstance(record, dict) else {}
+
+
+def is_sound(value: object, like: object) -> bool:
+    """Whether the value of a record may be in a field with this one."""
+    if isinstance(like, float):  # a time, or a price
+        return isinstance(value, int | float) and type(value) is not bool and abs(value) < LATEST
+    return type(value) is type(like)
 
 
 def _float(text: str) -> float:
@@ -313,8 +330,6 @@ def is_foreign_owned(path: Path) -> bool:
     As git decides it: a link counts as itself, and under sudo the calling user (`SUDO_UID`)
     is the same as root. A path that can't be inspected counts as another user's.
     """
-    if not hasattr(os, "geteuid"):
-        return False
     try:
         owner = path.lstat().st_uid
     except OSError:

@@ -26,10 +26,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from bootstrap.boxes.run import STATES, WORDS, Run, Uploaded, is_name
 from bootstrap.errors import UsageError
 from bootstrap.link.exchange import answer_number, valid_time
-from bootstrap.paths import read_record, state_dir, write_private
+from bootstrap.paths import is_sound, kept_record, state_dir, write_private
 from bootstrap.repo.local import current, known_folder
 from bootstrap.repo.place import locate, repository_root
-from bootstrap.sizes import LATEST
 from bootstrap.sizes import size as size_in_words
 from bootstrap.transfer.destination import Destination, LocalFolder
 from bootstrap.value import dataclass, replace
@@ -220,9 +219,9 @@ def note_name(box: KnownBox, now: KnownBox) -> None:
             with contextlib.suppress(OSError):
                 replace(one, box=now.name, created=now.created).save()
                 (_folder() / f"{one.id}.json").unlink()
-            with contextlib.suppress(OSError, ValueError):
+            with contextlib.suppress(OSError):
                 file = Path(one.place or _folder(), "run.json")
-                if (row := read_record(file)) and getattr(read_kept(row), "id", "") == one.id:
+                if getattr(read_kept(row := kept_record(file)), "id", "") == one.id:
                     row |= {"box": now.name, "created": now.created}
                     write_private(file, json.dumps(row, indent=1) + "\n")
 
@@ -268,10 +267,7 @@ def _folder() -> Path:
 
 
 def _load(file: Path) -> RunAtHome | None:
-    try:
-        return read_kept(read_record(file))
-    except (OSError, ValueError):
-        return None
+    return read_kept(kept_record(file))
 
 
 _DEFAULT = RunAtHome("", 0.0, "", Run("", "", "waiting", None, 0, "", "", "", 0, 0, ""))
@@ -329,11 +325,7 @@ def run_of(row: object) -> Run | None:
 
 
 def _like(value: object, default: object) -> Any:  # noqa: ANN401 - of the field's type
-    if isinstance(default, float):  # a time, or a price
-        if isinstance(value, int | float) and type(value) is not bool and 0 <= value < LATEST:
-            return float(value)
-        return default
-    return value if type(value) is type(default) else default
+    return value if is_sound(value, default) else default
 
 
 def note_seen(  # noqa: PLR0913 - one value for each thing that is noted
@@ -419,12 +411,8 @@ def _keys_in(document: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _read_seen(file: Path) -> dict[str, Any]:
-    try:
-        document = read_record(file)
-    except (OSError, ValueError):
-        return {}
-    is_sound = isinstance(document, dict) and document.get("v") == VERSION
-    return document if is_sound else {}
+    document = kept_record(file)
+    return document if document.get("v") == VERSION else {}
 
 
 def clean_times(content: bytes) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from bootstrap.boxes.run import Run, RunOnABox
 from bootstrap.link.exchange import answer_number
 from bootstrap.onbox.python.lacking import advice
+from bootstrap.onbox.run_folder import END_BYTES
 from bootstrap.sanitize import sanitize
 from bootstrap.sizes import size
 from bootstrap.value import dataclass
@@ -93,13 +94,13 @@ def find_failure(
 
 
 def find_failures(
-    runs: Sequence[Run], log_ends: Mapping[str, bytes], redact: Callable[[str], str], most: int
+    runs: Sequence[Run], log_ends: Mapping[str, bytes], redact: Callable[[str], str]
 ) -> dict[Run, Failure]:
-    """Map failed runs to why; `log_ends` has the last `most` bytes of a log, by `KEY/NAME`."""
+    """Map failed runs to why; `log_ends` has the last `END_BYTES` of a log, by `KEY/NAME`."""
     found = {}
     for run in runs:
         end = log_ends.get(f"{run.repo_key}/{run.name}", b"")
-        failure = find_failure(run, end, redact, is_cut=run.log_bytes > most)
+        failure = find_failure(run, end, redact, is_cut=run.log_bytes > END_BYTES)
         if failure:
             found[run] = failure
     return found

@@ -74,11 +74,7 @@ def _file() -> Path:
 
 def _names() -> dict[str, dict[str, Any]]:
     """Return the names by what the boxes showed, the one forgotten last at the end."""
-    try:
-        names = paths.read_record(_file())
-    except (OSError, ValueError):
-        return {}
-    named = names.items() if isinstance(names, dict) else ()
+    named = paths.kept_record(_file()).items()
     return {shown: former for shown, former in named if isinstance(former, dict)}
 
 

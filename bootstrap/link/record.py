@@ -28,7 +28,7 @@ from bootstrap.errors import UsageError
 from bootstrap.link.public_key import PublicKey
 from bootstrap.paths import make_private, write_private
 from bootstrap.providers import end_does
-from bootstrap.sizes import LATEST, duration
+from bootstrap.sizes import duration
 from bootstrap.value import dataclass, field, names, replace
 
 if TYPE_CHECKING:
@@ -353,7 +353,7 @@ def unreadable_record() -> list[KnownBox]:
 
 def is_newer(folder: Path) -> bool:
     """Whether a newer boxstrap wrote the record in `folder`, so that this one can't read it."""
-    version = _read(folder).get("v")
+    version = paths.kept_record(folder / "box.json").get("v")
     return type(version) is int and version > VERSION
 
 
@@ -460,17 +460,9 @@ def _text(box: KnownBox) -> str:
     return json.dumps(whole, indent=1, sort_keys=True) + "\n"
 
 
-def _read(folder: Path) -> dict[str, Any]:
-    try:
-        record = paths.read_record(folder / "box.json")
-    except (OSError, ValueError):
-        return {}
-    return record if isinstance(record, dict) else {}
-
-
 def read_box(folder: Path) -> KnownBox | None:
     """Read the record in this folder; None if it is damaged, or a newer boxstrap's."""
-    return box_of(_read(folder))
+    return box_of(paths.kept_record(folder / "box.json"))
 
 
 def load_box(folder: Path) -> KnownBox | None:
@@ -485,7 +477,7 @@ def box_of(record: dict[str, Any]) -> KnownBox | None:
     own = {name: record[name] for name in _TOP if name in record}
     if not {"name", "host_text"} <= own.keys() or type(extra) is not dict or version != VERSION:
         return None
-    if not all(_is_sound(value, getattr(_DEFAULT, name)) for name, value in own.items()):
+    if not all(paths.is_sound(value, getattr(_DEFAULT, name)) for name, value in own.items()):
         return None
     return KnownBox(
         **own,
@@ -512,13 +504,7 @@ def _like(value: object, default: object) -> Any:  # noqa: ANN401 - of the field
     """Return the value for a field; `default` if it is missing or has another type."""
     if isinstance(value, list) and (default is None or isinstance(default, tuple)):
         return tuple(item for item in value if isinstance(item, str))
-    return value if type(value) is type(default) and _is_sound(value, default) else default
-
-
-def _is_sound(value: object, like: object) -> bool:
-    if isinstance(like, float):  # a time, or a price
-        return isinstance(value, int | float) and type(value) is not bool and abs(value) < LATEST
-    return type(value) is type(like)
+    return value if paths.is_sound(value, default) else default
 
 
 def retire(box: KnownBox) -> Path | None:

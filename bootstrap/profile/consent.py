@@ -413,12 +413,12 @@ _SHOWN = {
 
 def agreed(whose: str) -> frozenset[Grant]:
     """Return what the user agreed to for this repository; nothing if it can't be read."""
+    kept = paths.kept_record(_record(whose))
+    if kept.get("repository") != whose:
+        return frozenset()
     try:
-        kept = paths.read_record(_record(whose))
-        if kept["repository"] != whose:
-            return frozenset()
         return frozenset(Grant(str(key), str(what)) for key, what in kept["takes"])
-    except (OSError, ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError):
         return frozenset()
 
 

@@ -280,6 +280,14 @@ class Api:
             raise self._failed(_in_words(error)) from None
         return self._bare(found.decode(errors="replace"))
 
+    def events(self, place: str, name: str) -> list[str]:
+        """Return `name` of each event so far of a stream that goes on."""
+        found = list[str]()
+        for line in self.text(place).splitlines():
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                found += [str(json.loads(line.removeprefix("data:"))[name])]
+        return found
+
     def pause(self, seconds: float) -> None:
         """Wait, as the API asks for between requests."""
         time.sleep(seconds)

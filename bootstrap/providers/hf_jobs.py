@@ -8,11 +8,9 @@ A job ends by its own time limit, is never stopped, and everything on it is lost
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -190,13 +188,7 @@ class HuggingFaceJobs(CloudAccount):
                 raise
 
     def log(self, box_id: str) -> Sequence[str]:
-        """As `CloudAccount.log`, which is a stream of events that goes on."""
-        text = self._api.text(f"{self._place}/{api.segment(box_id)}/logs?tail=20")
-        found = list[str]()
-        for line in text.splitlines():
-            with suppress(ValueError, KeyError, TypeError):
-                found += [str(json.loads(line.removeprefix("data:"))["data"])]
-        return found
+        return self._api.events(f"{self._place}/{api.segment(box_id)}/logs?tail=20", "data")
 
     def _rented(self, job: _Job) -> RentedBox:
         flavor = self._hardware.get(job.flavor or "")

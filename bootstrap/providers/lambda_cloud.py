@@ -202,10 +202,11 @@ class Lambda(CloudAccount):
 
     def leftovers(self) -> Sequence[Leftover]:
         found = self._api.get("/api/v1/file-systems", Envelope[Sequence[_LambdaFileSystem]]).content
-        sizes = ((one, one.bytes_used) for one in found)
         return [
-            Leftover(self.name, one.id, one.name, "file system", size and size / 1e9)
-            for one, size in sizes
+            Leftover(
+                self.name, one.id, one.name, "file system", one.bytes_used and one.bytes_used / 1e9
+            )
+            for one in found
         ]
 
 

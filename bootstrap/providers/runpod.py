@@ -5,9 +5,7 @@ Its SSH proxy offers only a terminal, so only a pod's own address is used.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime
 from typing import ClassVar
 
@@ -252,13 +250,7 @@ class RunPod(CloudAccount):
         self._api.post(f"/v2/pods/{api.segment(box_id)}/action", {"action": "start"}, api.NOTHING)
 
     def log(self, box_id: str) -> Sequence[str]:
-        """As `CloudAccount.log`, which is a stream of events that goes on."""
-        text = self._api.text(f"/v2/pods/{api.segment(box_id)}/logs?tail=20")
-        found = list[str]()
-        for line in text.splitlines():
-            with suppress(ValueError, KeyError, TypeError):
-                found += [str(json.loads(line.removeprefix("data:"))["line"])]
-        return found
+        return self._api.events(f"/v2/pods/{api.segment(box_id)}/logs?tail=20", "line")
 
     def leftovers(self) -> Sequence[Leftover]:
         found = self._api.get("/v2/network-volumes", api.Envelope[Sequence[_NetworkVolume]]).content

@@ -388,9 +388,7 @@ class Renter:
                         raise
                     self._reporter.say(f"{box.host}: {error.what} Trying again.")
                     self._clock.sleep(LOOK_S * 2)
-        except ReturnBoxError:
-            raise
-        except RefusedKeyError:
+        except (ReturnBoxError, RefusedKeyError):
             raise
         except BoxstrapError:
             self._tell_it_goes_on(box)

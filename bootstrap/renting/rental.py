@@ -196,30 +196,16 @@ def _folder() -> Path:
 
 def _read(file: Path) -> Rental:
     unknown = Rental(file.stem, "", asked=file.stat().st_mtime)
+    record = paths.kept_record(file)
+    known = {name: record.get(name, default) for name, default in vars(unknown).items()}
     try:
-        record = {
-            "began": 0.0,
-            "agreed": 0.0,
-            "spot": False,
-            "hours": 0.0,
-            "cluster": "",
-            "boxes": 1,
-            **paths.read_record(file),
-        }
-        known = {field.name: record[field.name] for field in dataclasses.fields(Rental)}
-        rental = Rental(**{**known, "state": RentalState(record["state"])})
-    except (OSError, ValueError, TypeError, KeyError):
+        state = RentalState(known.pop("state"))
+    except ValueError:
         return unknown
-    sound = all(
-        type(value) is type(getattr(unknown, name))
-        for name, value in known.items()
-        if name != "state" and name not in _NUMBERS
+    sound = known["mark"] == file.stem and all(
+        paths.is_sound(value, getattr(unknown, name)) for name, value in known.items()
     )
-    sound = sound and all(type(known[name]) in (int, float) for name in _NUMBERS)
-    return rental if sound and rental.mark == file.stem else unknown
-
-
-_NUMBERS = ("asked", "price", "ended", "spent", "began", "agreed", "hours")
+    return Rental(**known, state=state) if sound else unknown
 
 
 def _said(rental: Rental) -> str:

@@ -380,9 +380,9 @@ def name_repositories(box: BoxLogin) -> str:
 
 
 def _secure(box: BoxLogin, screen: Screen, wish: TeardownOptions) -> list[Loss]:
-    if not (wish.only_look or wish.discard):
-        _end_runs(box, screen, wish)
     brings = not (wish.only_look or wish.discard)
+    if brings:
+        _end_runs(box, screen, wish)
     _look_again(box)
     before = box.state
     made = read_content(box)
@@ -438,10 +438,9 @@ def _end_unseen(
         done = TeardownResult(known.name, known.host_text)
         if wish.only_look:
             done.destroyed = done.was_gone = True
-            screen.result(done, done.text())
         else:
             finish_teardown(account, None, known, screen, done)
-            screen.result(done, done.text())
+        screen.result(done, done.text())
         return
     if rented is None or rented.id != box_id or not isinstance(error, UnreachableError):
         raise error
@@ -449,8 +448,8 @@ def _end_unseen(
     # logged in since; or `up` was giving it back, before it ever held work.
     ours = rental.of_host(known.host_text)
     is_unused = ours is not None and ours.is_leaving_unused and known.seen <= ours.ended
-    is_leaving = known.seen < known.ended and time.time() - known.ended < rental.LEAVES_S
-    is_leaving = is_leaving or is_unused
+    was_let_go = known.seen < known.ended and time.time() - known.ended < rental.LEAVES_S
+    is_leaving = was_let_go or is_unused
     if not (wish.discard or is_leaving) or wish.only_look:
         again = f"boxstrap down --host {known.name} --discard"
         error.hint += f"\nTo destroy it unseen, with all that is on it: {again}"

@@ -187,19 +187,23 @@ class RentedLease:
 
 
 _OF_A_DAY = ", after a lease of at most a day; a longer one nothing else ends"
-_KEPT = {"seconds": ("hours", 3600, ""), "dollars": ("dollars", 1, "")}
-_KEPT_BESIDE = {"idle": ("idle", 1, "s"), "stall": ("stall", 1, "s")}
+_KEPT = {
+    "seconds": ("hours", 3600, ""),
+    "dollars": ("dollars", 1, ""),
+    "idle": ("idle", 1, "s"),
+    "stall": ("stall", 1, "s"),
+}
 """Of a recorded limit: its key of the profile, what its number is divided by, and the unit."""
 
 
 def _limits_of(terms: Mapping[str, object]) -> list[str]:
     """Return the settings of a recorded lease; none if it has no limit of time or money."""
     found = {name: each for name, each in terms.items() if isinstance(each, int | float) and each}
-    if not found.keys() & _KEPT.keys():
+    if found.keys().isdisjoint(("seconds", "dollars")):
         return []
     return [
         f"lease.{key}={found[name] / per:.10g}{unit}"
-        for name, (key, per, unit) in (_KEPT | _KEPT_BESIDE).items()
+        for name, (key, per, unit) in _KEPT.items()
         if name in found
     ]
 

@@ -98,7 +98,7 @@ def _say(screen: Screen, run: Run, file: Path) -> None:
 def _report(
     box: BoxLogin, run: Run, history: RunHistory, results: Sequence[ReportedFile]
 ) -> RunReport:
-    failures = find_failures([run], box.details.log_ends, box.redactor.text, END_BYTES)
+    failures = find_failures([run], box.details.log_ends, box.redactor.text)
     return RunReport(
         box=box.name,
         repository=box.repository(run),
@@ -115,7 +115,7 @@ def _report(
 
 def report_at_home(kept: RunAtHome, history: RunHistory) -> RunReport:
     name = f"{kept.run.repo_key}/{kept.run.name}"
-    failures = find_failures([kept.run], {name: kept.log_tail(END_BYTES)}, str, END_BYTES)
+    failures = find_failures([kept.run], {name: kept.log_tail(END_BYTES)}, str)
     known = {(box.name, box.created): box for box in [*ended_boxes(), *all_boxes()]}
     box = known.get((kept.box, kept.created))
     return RunReport(

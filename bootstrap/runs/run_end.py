@@ -30,7 +30,6 @@ from bootstrap.link.query import ask
 from bootstrap.link.reconnecting import Backoff
 from bootstrap.link.target import BoxOptions
 from bootstrap.link.wire import LinkLost, NoAnswer
-from bootstrap.onbox.run_folder import END_BYTES
 from bootstrap.onbox.runs.news import KINDS, passed_on
 from bootstrap.profile.values import LONGEST_GRACE_S
 from bootstrap.runs.known_runs import as_of, over_at_home
@@ -292,7 +291,7 @@ def _as_they_ended(box: BoxLogin, runs: Sequence[Run]) -> _Ended:
             box.refresh_details()
     runs = [box.as_it_is(run) for run in runs]
     redact = box.redactor.text
-    failures = find_failures(runs, box.details.log_ends, redact, END_BYTES)
+    failures = find_failures(runs, box.details.log_ends, redact)
     there = box.details.results
     files = {
         run: there[key].files for run in runs if (key := f"{run.repo_key}/{run.name}") in there

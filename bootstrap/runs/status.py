@@ -345,7 +345,7 @@ def _from_home(
     now, box = int(last.now(time.time())), found[0].box
     mine = kept_of_repository(found, options.repository[0])
     ends = {f"{one.repository}/{one.run.name}": one.log_tail(END_BYTES) for one in found}
-    failures = find_failures(runs, ends, str, END_BYTES)
+    failures = find_failures(runs, ends, str)
     names = repository_names({run.repo_key for run in runs})
     rows = [
         RunFromHome(
@@ -475,7 +475,7 @@ def rows_of(
 ) -> list[RunStatus]:
     """Return what the box told of each of its runs. `price` is per hour of the box."""
     runs, now = box_state.runs, _box_time(box_state)
-    failures = find_failures(runs, details.log_ends, redact, END_BYTES)
+    failures = find_failures(runs, details.log_ends, redact)
     metrics = metric_lines(runs, details.metrics, redact)
     names = repository_names({run.repo_key for run in runs})
     paths = {run: f"{run.repo_key}/{run.name}" for run in runs}

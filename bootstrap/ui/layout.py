@@ -71,10 +71,10 @@ def silence_keys() -> Callable[[], None]:
     """Turn off the terminal's echo; returns a function that turns it on again.
 
     Otherwise an Enter pressed in the meantime would move the timeline by a line.
-    Does nothing without a terminal, on Windows, and in the background, where
-    changing the terminal would stop the program.
+    Does nothing without a terminal, and in the background, where changing the terminal would stop
+    the program.
     """
-    if os.name == "nt" or sys.stdin is None or not sys.stdin.isatty():
+    if sys.stdin is None or not sys.stdin.isatty():
         return lambda: None
     import termios
 
@@ -95,9 +95,9 @@ def read_keys() -> tuple[Callable[[], str], Callable[[], None]]:
     """Take single keys, without Enter and without echo.
 
     Returns a function with the key that was pressed ("" for none; it does not wait), and one that
-    restores the terminal. Without a terminal, on Windows and in the background there are no keys.
+    restores the terminal. Without a terminal and in the background there are no keys.
     """
-    if os.name == "nt" or sys.stdin is None or not sys.stdin.isatty():
+    if sys.stdin is None or not sys.stdin.isatty():
         return lambda: "", lambda: None
     import select
     import termios
