@@ -352,7 +352,7 @@ def note_seen(  # noqa: PLR0913 - one value for each thing that is noted
         for run in runs:
             key = run_id("", 0.0, run)
             told = rows.get(key, {}).get(_THERE, "")
-            new[key][_THERE] = results.get(f"{run.repo_key}/{run.name}", told)
+            new[key][_THERE] = results.get(run.path, told)
         known = {**before.get("keys", {}), **keys}
         seen = here = time.time()
         times = {"box_time": box_time or int(here), "noted": here}

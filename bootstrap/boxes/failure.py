@@ -99,7 +99,7 @@ def find_failures(
     """Map failed runs to why; `log_ends` has the last `END_BYTES` of a log, by `KEY/NAME`."""
     found = {}
     for run in runs:
-        end = log_ends.get(f"{run.repo_key}/{run.name}", b"")
+        end = log_ends.get(run.path, b"")
         failure = find_failure(run, end, redact, is_cut=run.log_bytes > END_BYTES)
         if failure:
             found[run] = failure

@@ -229,7 +229,7 @@ class FirstOutput:
 
 def watch_beginning(box: AskedBox, run: Run, seconds: int = FIRST_OUTPUT_S) -> FirstOutput:
     """Wait for the run's first output or its end, and read it. Raises LinkLost, NoAnswer."""
-    asked = {"verb": "first", "run": f"{run.repo_key}/{run.name}", "seconds": str(seconds)}
+    asked = {"verb": "first", "run": run.path, "seconds": str(seconds)}
     script = ask("verbs", asked, BoxRedaction(box.redacted_there), workdir=box.workdir)
     answer = run_script(box.wire, script, timeout=FIRST_OUTPUT_S + 30)
     return first_output(answer)

@@ -337,7 +337,7 @@ class BoxState:
     @property
     def live_run(self) -> Run | None:
         """The run that is alive in that folder, whoever started it."""
-        return next((run for run in self.runs if f"{run.repo_key}/{run.name}" == self.alive), None)
+        return next((run for run in self.runs if run.path == self.alive), None)
 
     @property
     def nothing_to_do(self) -> bool:

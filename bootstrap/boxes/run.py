@@ -214,9 +214,14 @@ class Run(Document):
         return answer_number(digits[0]) or 0 if digits else 0
 
     @property
+    def path(self) -> str:
+        """What it is called on its box, and by each answer of it: `KEY/NAME`."""
+        return f"{self.repo_key}/{self.name}"
+
+    @property
     def log(self) -> str:
         """The path of its log in boxstrap's folder on the box."""
-        return f"runs/{self.repo_key}/{self.name}/log"
+        return f"runs/{self.path}/log"
 
     @property
     def typed(self) -> str:
@@ -477,7 +482,7 @@ def blocked_words(run: Run, runs: Iterable[Run]) -> str:
     kind, _, other = run.queue.partition(" ")
     waits_for = {other, f"{run.repo_key}/{other}"} if kind == "after" else set()
     dead = (one for one in runs if one.state == "died")
-    name = next((one.name for one in dead if f"{one.repo_key}/{one.name}" in waits_for), "")
+    name = next((one.name for one in dead if one.path in waits_for), "")
     if run.state != "queued" or not name:
         return ""
     ends = f"boxstrap stop --run {run.name}"

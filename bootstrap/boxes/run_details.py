@@ -55,10 +55,8 @@ def gpu_use(run: Run, runs: Sequence[Run], gpus: Sequence[UsedGpu]) -> tuple[Gpu
     driver sees other pids): the GPUs it was given, else all if no other run is live, else none."""
     if run.state != "running":
         return ()
-    path = f"{run.repo_key}/{run.name}"
-    own = [gpu for gpu in gpus if path in gpu.held]
-    if own:
-        return tuple(_use(gpu, gpu.held[path] or gpu.memory_used) for gpu in own)
+    if own := [gpu for gpu in gpus if run.path in gpu.held]:
+        return tuple(_use(gpu, gpu.held[run.path] or gpu.memory_used) for gpu in own)
     given = run.gpus.split(",") if run.gpus else []
     alone = sum(one.state == "running" for one in runs) == 1
     return tuple(

@@ -333,9 +333,8 @@ class RunHistory(_BoxPart):
 
 def ask_history(box: AskedBox, run: Run) -> RunHistory:
     """Ask the box. Raises LinkLost, NoAnswer, BoxLacksError if its program can't tell."""
-    asked = {"run": f"{run.repo_key}/{run.name}"}
     there = BoxRedaction(box.redacted_there)
-    query = ask("report.run_history", asked, there, workdir=box.workdir)
+    query = ask("report.run_history", {"run": run.path}, there, workdir=box.workdir)
     answer = run_script(box.wire, query, timeout=ANSWER_S)
     if not answer.strip() or answer.startswith(b'{"kind"'):  # as `ask` ends without its program
         raise BoxLacksError(

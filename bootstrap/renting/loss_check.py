@@ -200,7 +200,7 @@ class BoxResultsCheck:
         found = []
         for run in self._runs:
             problems = self._problems(run)
-            if run_lets_go := self._let_go.get(f"{run.repo_key}/{run.name}"):
+            if run_lets_go := self._let_go.get(run.path):
                 self._screen.note("let go", f"of {run.name}: {let_go_words(run_lets_go)}")
             let_go = ""
             is_own = self._box.own in ("", run.repo_key)
@@ -231,7 +231,7 @@ class BoxResultsCheck:
         if _odd(run):
             return [f"its name is not allowed on this machine: {shown(run.name)}"]
         box = self._box
-        known, name = box.known, f"{run.repo_key}/{run.name}"
+        known, name = box.known, run.path
         file = receipt_file(known.folder, run.repo_key, run.name)
         fallback = self._fallback if run.repo_key == box.own else ()
         tree = box.state.repo_dir

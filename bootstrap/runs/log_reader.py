@@ -99,7 +99,7 @@ class LogReader:
                 self.at += len(piece)
                 yield piece
             raise LinkLost(self.box.label)
-        about = {"verb": "end", "run": f"{self.run.repo_key}/{self.run.name}"}
+        about = {"verb": "end", "run": self.run.path}
         query = ask("verbs", about, workdir=self.box.workdir)
         end = CompletionPoller(wire, stream, query, self.at, self._low)
         try:

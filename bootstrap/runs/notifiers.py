@@ -116,10 +116,10 @@ def hand_over(box: BoxLogin, runs: Sequence[Run]) -> tuple[list[Run], list[str]]
             hint="As in: phone: ntfy+https://ntfy.sh/YOUR-TOPIC",
         )
     lines = "\n".join(f"{name} {box.name} {address}" for name, address in addresses.items())
-    names = " ".join(f"{run.repo_key}/{run.name}" for run in runs)
+    names = " ".join(run.path for run in runs)
     query = ask("verbs", {"verb": "detach", "runs": names}, workdir=box.workdir)
     told = who_is_told_of(run_script(box.wire, query, lines.encode(), timeout=60))
-    return [run for run in runs if f"{run.repo_key}/{run.name}" in told], [*addresses]
+    return [run for run in runs if run.path in told], [*addresses]
 
 
 def who_is_told_of(answer: bytes) -> set[str]:

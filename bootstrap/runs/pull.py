@@ -344,7 +344,7 @@ class _Pull:
             try:
                 with Transfer(box.wire, box.workdir) as transfer:
                     self._idle = 0  # no file was watched over this link yet
-                    label, name = box.label, f"{run.repo_key}/{run.name}"
+                    label, name = box.label, run.path
                     without = self._wish.without
                     self._source = BoxResults(
                         transfer, label, name, tree, fallback, without=without, also=self._wish.also
@@ -457,7 +457,7 @@ class _Pull:
 
 def goes_on(box: BoxLogin, run: Run) -> bool:
     """Whether the run is live now, or waits for its turn. Raises LinkLost, NoAnswer."""
-    answer = box.ask_word("end", timeout=_ANSWER_S, run=f"{run.repo_key}/{run.name}")
+    answer = box.ask_word("end", timeout=_ANSWER_S, run=run.path)
     now = as_it_ended(run, sanitize(answer[:_LONGEST]).partition("\t")[0])
     if now is None:
         raise NoAnswer("its answers make no sense.", where=box.label)

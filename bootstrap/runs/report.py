@@ -114,8 +114,7 @@ def _report(
 
 
 def report_at_home(kept: RunAtHome, history: RunHistory) -> RunReport:
-    name = f"{kept.run.repo_key}/{kept.run.name}"
-    failures = find_failures([kept.run], {name: kept.log_tail(END_BYTES)}, str)
+    failures = find_failures([kept.run], {kept.run.path: kept.log_tail(END_BYTES)}, str)
     known = {(box.name, box.created): box for box in [*ended_boxes(), *all_boxes()]}
     box = known.get((kept.box, kept.created))
     return RunReport(

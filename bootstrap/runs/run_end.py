@@ -87,7 +87,7 @@ def wait_for(  # noqa: PLR0913 - as it was typed
         seen = dict[str, Run]()
 
         def note(name: str, one: Run) -> None:
-            seen[f"{one.repo_key}/{one.name}"] = one
+            seen[one.path] = one
             tell(name, one)
 
         for one in awaited:
@@ -226,7 +226,7 @@ def _await_end(  # noqa: PLR0913, PLR0917
 ) -> Run:
     """Wait, and return the run as it ended, or is queued while nothing on the box starts it.
     Raises NoAnswer for nonsense, and as `reconnect`."""
-    asked = {"verb": "wait", "run": f"{run.repo_key}/{run.name}", "patience": str(patience)}
+    asked = {"verb": "wait", "run": run.path, "patience": str(patience)}
     query = ask("verbs", asked, workdir=box.workdir)
     told, backoff, is_left = 0, Backoff(), False
     while run.goes_on and not is_left:
@@ -292,11 +292,8 @@ def _as_they_ended(box: BoxLogin, runs: Sequence[Run]) -> _Ended:
     runs = [box.as_it_is(run) for run in runs]
     redact = box.redactor.text
     failures = find_failures(runs, box.details.log_ends, redact)
-    there = box.details.results
-    files = {
-        run: there[key].files for run in runs if (key := f"{run.repo_key}/{run.name}") in there
-    }
-    was_asked = box.details is not NO_DETAILS
+    there, was_asked = box.details.results, box.details is not NO_DETAILS
+    files = {run: there[run.path].files for run in runs if run.path in there}
     nothing = [run for run in runs if was_asked and run.made_nothing(files.get(run, 0))]
     return _Ended(runs, failures, metric_lines(runs, box.details.metrics, redact), nothing)
 

@@ -131,7 +131,7 @@ def metric_lines(
     runs: Sequence[Run], said: Mapping[str, bytes], redact: Callable[[str], str]
 ) -> dict[Run, str]:
     """Return each run's newest line with a metric, sanitized; `said` is by `KEY/NAME`."""
-    found = ((run, said.get(f"{run.repo_key}/{run.name}")) for run in runs)
+    found = ((run, said.get(run.path)) for run in runs)
     return {run: " ".join(redact(sanitize(line)).split())[:_LINE] for run, line in found if line}
 
 
@@ -478,7 +478,6 @@ def rows_of(
     failures = find_failures(runs, details.log_ends, redact)
     metrics = metric_lines(runs, details.metrics, redact)
     names = repository_names({run.repo_key for run in runs})
-    paths = {run: f"{run.repo_key}/{run.name}" for run in runs}
     return [
         RunStatus(
             run,
@@ -488,9 +487,9 @@ def rows_of(
             metrics.get(run),
             failures.get(run),
             gpu_use(run, runs, details.gpus),
-            details.disks.get(paths[run]),
-            details.untold.get(paths[run], ()),
-            details.results.get(paths[run]),
+            details.disks.get(run.path),
+            details.untold.get(run.path, ()),
+            details.results.get(run.path),
         )
         for run in runs
     ]

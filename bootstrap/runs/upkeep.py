@@ -140,7 +140,7 @@ def ask_lease(box: BoxLogin, what: str, seconds: int, asked_as: str) -> tuple[st
 
 def report_safe_results(box: BoxLogin, run: Run, manifest: Manifest) -> None:
     """Report a run's verified results to the box: its lease only destroys it if they are safe."""
-    name, note = f"{run.repo_key}/{run.name}", manifest.safe_note()
+    name, note = run.path, manifest.safe_note()
     with suppress(LinkLost, NoAnswer):  # without this note the box is not destroyed
         box.ask_word("safe", run=name, note=note, made=manifest.home_note())
 

@@ -108,7 +108,7 @@ def test_after_a_log_line_of_no_training_a_runs_death_is_waited_for_a_moment(
 def test_a_run_that_died_without_an_exit_code_is_not_waited_for(box_home: BoxHome) -> None:
     box_home.write({"runs/homework-1/train-3/pid": "999999999 1 none\n"})
     box = SimpleNamespace(wire=LocalWire(), workdir=str(box_home.workdir), redacted_there=())
-    run = SimpleNamespace(repo_key="homework-1", name="train-3")
+    run = SimpleNamespace(path="homework-1/train-3")
     began = time.monotonic()
     assert watch_beginning(cast(AskedBox, box), cast(Run, run), 60).state == "died"
     assert time.monotonic() - began < 30
