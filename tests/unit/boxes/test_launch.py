@@ -164,27 +164,24 @@ class CountingWire(LocalWire):
         return super().start(command)
 
 
-def test_a_box_that_lacks_something_at_launch_is_left_unchanged(workdir: Path) -> None:
+@pytest.mark.parametrize(
+    ("lacks", "says"),
+    [
+        ("'disk-full\tno room' 'no-git\tno git'", "no room; no git"),
+        *((f"'{code}\t'", "") for code in ("{", "{0}", "{a.b}", "", "x\x1b[31m", "%s")),
+    ],
+)
+def test_a_box_that_lacks_something_known_or_unknown_at_launch_is_refused_and_left_unchanged(
+    workdir: Path, lacks: str, says: str
+) -> None:
     lacking = SCRIPT.replace(
-        "case $1 in",
-        "case $1 in preflight) printf 'lacks\\t%s\\n' 'disk-full\tno room' 'no-git\tno git' ;;",
+        "case $1 in", f"case $1 in preflight) printf 'lacks\\t%s\\n' {lacks} ;;"
     )
     with pytest.raises(BoxLacksError) as caught:
         launch(LocalWire(), start(workdir, script=lacking))
-    assert "no room; no git" in caught.value.what
+    assert says in caught.value.what
     assert "Nothing was changed" in caught.value.hint
     assert not workdir.exists()
-
-
-@pytest.mark.parametrize("code", ["{", "{0}", "{a.b}", "", "x\x1b[31m", "%s"])
-def test_a_box_that_lacks_something_of_an_unknown_code_is_still_refused(
-    code: str, workdir: Path
-) -> None:
-    lacking = SCRIPT.replace(
-        "case $1 in", f"case $1 in preflight) printf 'lacks\\t%s\\t\\n' '{code}' ;;"
-    )
-    with pytest.raises(BoxLacksError):
-        launch(LocalWire(), start(workdir, script=lacking))
 
 
 def test_a_script_that_does_not_begin_raises_an_error_with_its_last_words(

@@ -98,22 +98,6 @@ def test_each_wandb_argument_form_fills_the_parameters_into_the_command(
     assert cell.filled("") == filled.replace("1e-3", long).replace("0.001", f'"{long}"')
 
 
-@pytest.mark.parametrize(
-    ("command", "said"),
-    [
-        ("python t.py", "doesn't take on: python t.py"),
-        ("python t.py ${on} ${opt.lr}", "doesn't take off"),
-        ("python t.py ${args_json_file}", r"\$\{args_json_file\} can't be filled in"),
-        ('[bash, -c, "python t.py ${args}"]', "is one argument"),
-    ],
-)
-def test_a_sweep_is_refused_if_its_command_would_not_hand_the_parameters_on(
-    tmp_path: Path, command: str, said: str
-) -> None:
-    with pytest.raises(UsageError, match=said):
-        sweep_of(tmp_path, f"command: {command}\n{OF_WANDB}").commands("")
-
-
 def test_sweep_cells_are_read_from_a_yaml_list_or_from_lines_of_commands(tmp_path: Path) -> None:
     found = sweep_of(tmp_path, "command: ./go ${x}\ncells: [{x: 1}, {x: a b}]\n")
     assert [cell.filled("") for cell in found.cells] == ["./go 1", "./go 'a b'"]
@@ -142,11 +126,21 @@ def test_a_sweep_cells_key_stays_when_the_grid_is_reordered_or_extended(tmp_path
         ("parameters:\n  x: {distribution: uniform, values: [1]}\n", "x needs a list of values"),
         ("early_terminate: {type: hyperband}\n", "there is no key early_terminate"),
         ("metric: {goal: least}\nparameters: {x: [1]}\n", "metric is a name"),
+        # Its command would not hand the parameters on.
+        (f"command: python t.py\n{OF_WANDB}", "doesn't take on: python t.py"),
+        (f"command: python t.py ${{on}} ${{opt.lr}}\n{OF_WANDB}", "doesn't take off"),
+        (
+            f"command: python t.py ${{args_json_file}}\n{OF_WANDB}",
+            r"json_file\} can't be filled in",
+        ),
+        (f'command: [bash, -c, "python t.py ${{args}}"]\n{OF_WANDB}', "is one argument"),
     ],
 )
-def test_an_invalid_sweep_file_is_refused_with_reason(tmp_path: Path, text: str, said: str) -> None:
+def test_a_sweep_that_is_invalid_or_hands_its_parameters_to_no_command_is_refused_with_reason(
+    tmp_path: Path, text: str, said: str
+) -> None:
     with pytest.raises(UsageError, match=said):
-        sweep_of(tmp_path, text)
+        sweep_of(tmp_path, text).commands("")
 
 
 def test_sweep_cells_are_dealt_to_the_box_with_the_shortest_queue(tmp_path: Path) -> None:

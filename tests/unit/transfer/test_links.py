@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,10 +14,9 @@ from bootstrap.onbox.results.complete_files import CompleteFiles
 from bootstrap.onbox.results.keep_results import FOREVER, Keeping
 from bootstrap.onbox.results.run_results import MADE, OwnResults, RunResults, write_files
 from bootstrap.transfer.destination import PARTS
-from bootstrap.transfer.frames import BoxFile, BoxLook, GivenFile, WantedFile
 from bootstrap.transfer.manifest import Manifest, RunOrigin, read_manifest
 from bootstrap.transfer.push import push_folder
-from tests.unit.transfer.boxes import ResultsHere
+from tests.unit.transfer.boxes import ResultsHere, SaidResults
 
 pytestmark = pytest.mark.slow  # each starts programs
 
@@ -166,26 +163,6 @@ def test_result_symlinks_that_lead_out_or_nowhere_are_named_as_missing(box: Resu
     none = {"out/dead": "dead", "out/self": "dead", "out/empty-1": "stray", "more": "missing"}
     assert found.look.left == {**found.missing, **none}
     assert links_in(box.home) == {}
-
-
-class SaidResults:
-    """A box that says anything of its results, and gives each file as its own path."""
-
-    stood_s = 0.0
-
-    def __init__(self, *rows: tuple[str, str]) -> None:
-        self.files = {
-            path: BoxFile(path, "", "", (1, n, len(to or path), 4, 5), "own", to)
-            for n, (path, to) in enumerate(rows)
-        }
-
-    def look(self, *, live: bool) -> BoxLook:
-        return BoxLook(dict(self.files))
-
-    def get(self, wanted: Sequence[WantedFile]) -> Iterator[tuple[WantedFile, Any]]:
-        for one in wanted:
-            yield one, one.file.path.encode()
-            yield one, GivenFile("", hashlib.sha256(one.file.path.encode()).hexdigest())
 
 
 OUT = "leads to what "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from bootstrap.boxes.receipt import (
 )
 from bootstrap.link import LocalWire
 from bootstrap.transfer.manifest import Manifest, PulledRecord, RunOrigin, recorded_digests
-from tests.unit.transfer.boxes import KEY, RUN, ResultsHere
+from tests.unit.transfer.boxes import KEY, RUN, ResultsHere, SaidResults
 
 ORIGIN = RunOrigin("my-box", KEY, RUN, "c" * 40)
 NAMES = ("my-box", KEY, RUN)
@@ -27,27 +26,24 @@ Made = tuple[ResultsHere, Manifest, Path]
 
 
 @pytest.fixture
-def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Made]:
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
     """Two results that were pulled, their manifest and their receipt."""
     monkeypatch.setattr("bootstrap.boxes.secrets.state_dir", lambda: tmp_path / "state")
-    wire = LocalWire()
-    box = ResultsHere(tmp_path / "box", tmp_path / "home", wire)
+    box = ResultsHere(tmp_path / "box", tmp_path / "home", LocalWire())
     (box.home / "out").mkdir(parents=True)
     (box.home / "out/b").write_text("mine")
-    box.write("out/a", "1")
-    box.write("out/b", "22")
-    look = box.pull().look
+    with box.pulling() as puller:
+        look = puller.round(SaidResults(("out/a", ""), ("out/b", "")), live=False).look
     manifest = Manifest(ORIGIN, ["out/"], dict(box.record().files), frozenset(look.files))
     file = receipt_file(tmp_path / "known", KEY, RUN)
     write_receipt(file, manifest, box.home)
-    yield box, manifest, file
-    wire.close()
+    return box, manifest, file
 
 
 def test_a_pull_receipt_holds_while_the_files_at_home_match_the_box(made: Made) -> None:
     box, manifest, file = made
     present = manifest.present()
-    assert {path: size for path, (size, _) in present.items()} == {"out/a": 1, "out/b": 2}
+    assert {path: size for path, (size, _) in present.items()} == {"out/a": 5, "out/b": 5}
     assert check_receipt(file, NAMES, present, {}) == []
     other = {**present, "out/a": (1, "0" * 64), "out/c": (3, "0" * 64)}
     assert check_receipt(file, NAMES, other, {}) == [

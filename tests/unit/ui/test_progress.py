@@ -41,13 +41,9 @@ def test_progress_reports_of_the_same_moment_are_taken_together():
     assert progress.speed < 21
 
 
-def test_progress_starts_anew_when_its_count_goes_down():
+def test_progress_starts_anew_when_its_count_goes_down_or_its_clock_jumps_back():
     progress = progressed((0, 0), (1, 50), (2, 5))
-    assert progress.speed is None
-    assert progress.done == 5
-
-
-def test_progress_starts_anew_when_its_clock_jumps_back():
+    assert (progress.speed, progress.done) == (None, 5)
     progress = progressed((1000, 0), (1001, 10), (5, 20), (6, 21))
     assert progress.speed == pytest.approx(1)
 
