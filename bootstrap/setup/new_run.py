@@ -208,6 +208,9 @@ class _Beginning:
         context, name = self._context, self._context.box.name
         answer.warn(context.box)
         if "run" not in answer.facts:
+            if answer.detail == "no-run-before":
+                context.box_state()
+                context.box.runs(self._wish.queue.partition(":")[2])  # raises, and names others
             if answer.problem:
                 raise send.refusal(answer, context.box.label, name)
             raise BoxstrapError(

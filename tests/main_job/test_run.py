@@ -104,6 +104,8 @@ def test_run_starts_a_new_run_of_the_local_files_each_time(here: Runner) -> None
     assert len(here.runs()) == before + 3
     assert {one["tree"] for one in made} == {str(here.user.home / "work/homework")}
     assert len({one["id"] for one in made}) == len({one["run"]["name"] for one in made}) == 3
+    unknown = here.user.run("run", *TO_LOCAL, "--after", "none-1", "--", "true").must(2)
+    assert "there is no run none-1 on this box" in unknown.err
 
 
 def test_run_on_a_gpu_number_that_the_box_lacks_is_refused(here: Runner) -> None:
