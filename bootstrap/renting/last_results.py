@@ -116,6 +116,11 @@ def find_last_results(
         whole = _whole_here(before, PullPlace.again(place), found, recorded)
         half = {*found} - whole
         _say_what_is_half(whole, half, screen)
+        if before.results == "partly" and whole and not half:
+            came = file_count(len(whole))
+            screen.warn(
+                f"not all of its results had come home: it goes on with the {came} that did"
+            )
         if whole:
             return LastResults(place, paths, str(place), half)
     raise NotSafeError(

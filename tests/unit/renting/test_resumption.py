@@ -429,6 +429,12 @@ def test_complete_results_at_home_go_to_the_next_box_and_damaged_ones_are_named(
     assert (found.folder, found.came_from) == (place, str(place))
     assert set(found.half) == {*FOLDER}
     assert said.warned == [f"not sent, since not all of it came home whole: {', '.join(FOLDER)}"]
+    for name in FOLDER:
+        (place / name).unlink()
+    assert find(at_home(place, "partly")).half == set()
+    assert said.warned[1:] == [
+        "not all of its results had come home: it goes on with the 1 file that did"
+    ]
     # What is in no bucket and was never pulled, or only in part of a checkpoint, is nothing.
     (place / "last.pt").unlink()
     for before in (at_home(place), at_home(place, "none"), at_home(tmp_path / "nowhere"), BEFORE):
