@@ -116,16 +116,23 @@ class Comparison:
     noun: str = "cell"
 
     @property
+    def _successes_first(self) -> list[ComparedRun]:
+        """They are named where another run is as good."""
+        return sorted(self.results, key=lambda one: one.run is None or one.run.rc != 0)
+
+    @property
     def ranked(self) -> list[ComparedRun]:
         """Those that have the metric, the best at its end first."""
         found = [
-            one for one in self.results if math.isfinite(one.metrics.get(self.metric, math.nan))
+            one
+            for one in self._successes_first
+            if math.isfinite(one.metrics.get(self.metric, math.nan))
         ]
         return sorted(found, key=lambda one: one.metrics[self.metric], reverse=not self.least)
 
     @property
     def best_value(self) -> BestValue | None:
-        every = [one.best(self.metric, least=self.least) for one in self.results]
+        every = [one.best(self.metric, least=self.least) for one in self._successes_first]
         choose = min if self.least else max
         return choose((one for one in every if one), key=lambda one: one.value, default=None)
 

@@ -84,6 +84,13 @@ def test_a_metric_that_is_no_loss_ranks_the_run_with_the_highest_end_value_first
     assert [one.words for one in report.ranked] == ["b", "a"]
     assert report.best_value is not None
     assert (report.best_value.of.words, report.best_value.value) == ("a", 0.9)
+    # Of equals, one that succeeded.
+    failed = replace(RUN, rc=1)
+    same = [compared("c", curve("acc", 0.9, 0.3), run=failed), *results]
+    report = comparison(*same)
+    assert [one.words for one in report.ranked] == ["b", "c", "a"]
+    assert report.best_value is not None
+    assert report.best_value.of.words == "a"
     # The file of a sweep knows better.
     assert compare_by(None, results, "acc", least=True) == ("acc", True)
 
