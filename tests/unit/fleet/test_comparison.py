@@ -27,7 +27,7 @@ from tests.box_programs import lay_programs
 from tests.boxes.loopback import LoopbackBox
 from tests.cli import User
 from tests.unit.boxes.test_at_home import There, make_there
-from tests.unit.onbox.test_verdict_page import EVIL, parsed
+from tests.unit.runs.test_verdict_page import EVIL, parsed
 
 RUN = Run("homework-1", "train-1", "finished", 0, 1000, "a" * 40, "w", "train", 0, 9, "python t.py")
 RUN = replace(RUN, begun=1000, over=1100)

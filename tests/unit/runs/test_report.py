@@ -34,8 +34,8 @@ from bootstrap.steps.shell import ONBOX
 from bootstrap.transfer.destination import MANIFEST
 from bootstrap.ui.plots import Plot, PlotLine
 from tests.logins import login_on
-from tests.unit.onbox.test_verdict import document, gpu, reason, row
-from tests.unit.onbox.test_verdict_page import EVIL, parsed
+from tests.unit.boxes.test_verdict import document, gpu, reason, row
+from tests.unit.runs.test_verdict_page import EVIL, parsed
 
 RUN = Run("homework-1", "train-1", "finished", 0, 1000, "a" * 40, "w", "train", 0, 9, "python t.py")
 RUN = replace(RUN, begun=1000, over=1100)

@@ -22,10 +22,10 @@ from bootstrap.onbox.runs import new_run
 from bootstrap.profile import make_profile
 from bootstrap.steps.shell import shell_part
 from tests.box_programs import lay_programs, runner_of
-from tests.unit.setup import test_env_file
 from tests.unit.setup.scripts import loaded, render, variables_part
-from tests.unit.setup.test_env_file import AS_SHELL, SHELLS
 from tests.unit.setup.test_lint import shellcheck
+from tests.unit.steps import test_env_file
+from tests.unit.steps.test_env_file import AS_SHELL, SHELLS
 
 CHARACTERS = st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"], exclude_characters="\0")
 SHELLY = st.sampled_from("'\"`$()\\ !*?{}[]~#=;&|<>%-^aé日😀\u00a0")

@@ -13,7 +13,7 @@ from bootstrap.boxes import Verdict, read_verdict
 from bootstrap.errors import UsageError
 from bootstrap.runs.page import Subject, check_place, verdict_page, write_page
 from tests.nvml import stub
-from tests.unit.onbox.test_verdict import document, gpu, reason, row
+from tests.unit.boxes.test_verdict import document, gpu, reason, row
 from tools.docs import verdict_example
 from tools.docs.generate import ROOT
 
