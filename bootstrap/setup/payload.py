@@ -27,7 +27,16 @@ from bootstrap.repo.local import (
 from bootstrap.repo.names import shown
 from bootstrap.repo.place import repository_root
 from bootstrap.repo.urls import check_url, without_user_info
-from bootstrap.setup.script import NO_SOURCE, ROOT, Source, render_script, variables
+from bootstrap.setup.program import Program, program
+from bootstrap.setup.script import (
+    NO_SOURCE,
+    OF_ONE_RUN,
+    ROOT,
+    Source,
+    render_script,
+    script_id,
+    variables,
+)
 from bootstrap.steps.plan import Step, steps_for
 from bootstrap.steps.shell import Value
 from bootstrap.value import dataclass, field, replace
@@ -36,7 +45,6 @@ if TYPE_CHECKING:
     from bootstrap.profile.survey.declared import GitDependency
     from bootstrap.repo.snapshot import Include, Snapshot
     from bootstrap.repo.snapshot_store import ChangeCount
-    from bootstrap.setup.program import Program
     from bootstrap.setup.push import LocalItem
     from bootstrap.setup.request import SetupRequest
     from bootstrap.ui.screen import Reporter
@@ -66,21 +74,17 @@ class Payload:
 
     @cached_property
     def script_id(self) -> str:
-        from bootstrap.setup.script import script_id
-
         return script_id(self.script)
 
     @cached_property
     def program_id(self) -> str:
         """The id of the script without values that differ between a profile's runs."""
-        from bootstrap.setup.script import OF_ONE_RUN, script_id
-
         values = [(name, value) for name, value in self.values if name not in OF_ONE_RUN]
         return script_id(self._rendered(values))
 
     @property
     def program(self) -> Program:
-        return _program()
+        return program()
 
     def _rendered(self, values: Sequence[tuple[str, Value]]) -> str:
         return render_script(self.profile.name, values, self.steps, self.program.digest)
@@ -91,12 +95,6 @@ class Payload:
         from bootstrap.repo.snapshot_store import ChangeCount
 
         return self.snapshot.changes if self.snapshot else ChangeCount()
-
-
-def _program() -> Program:
-    from bootstrap.setup.program import program
-
-    return program()
 
 
 def build_payload(
@@ -132,7 +130,7 @@ def _built(
 ) -> Payload:
     profile = loaded.profile
     # While git reads the repository.
-    reading = threading.Thread(target=lambda: _program().digest, daemon=True)
+    reading = threading.Thread(target=lambda: program().digest, daemon=True)
     reading.start()
     here, snapshot, source = None, None, NO_SOURCE
     if with_source:
