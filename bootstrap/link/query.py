@@ -57,8 +57,8 @@ class AskedBox(Protocol):
         """Names of the secrets whose values are not here."""
 
 
-_SHARED = (("lib", "owner"), ("queries", "home"), ("lib", "process"), ("lib", "run_state"))
-"""What every query may use: where boxstrap's folder is, and which processes and runs are alive.
+_SHARED = (("lib", "owner"), ("queries", "home"), ("lib", "process"))
+"""What every query may use: where boxstrap's folder is, and which processes are alive.
 What else it needs it names in a line `# library:`; functions that it doesn't call stay here."""
 
 

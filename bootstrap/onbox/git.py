@@ -43,7 +43,7 @@ class BoxGit:
         if objects:
             self.variables["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = objects
 
-    def run(self, *words: str, given: bytes = b"") -> ProgramEnd:
+    def run(self, *words: str, given: bytes | int = b"") -> ProgramEnd:
         return run([*self.command, *words], self.variables, given)
 
     @contextmanager

@@ -127,6 +127,31 @@ def runs_below(runs: str | os.PathLike[str]) -> list[RunFolder]:
     return found
 
 
+def live_runs(home: str) -> list[RunFolder]:
+    """Return those that are alive, or wait for their turn."""
+    runs = (run for run in runs_below(f"{home}/runs") if not run.has("exit"))
+    return [run for run in runs if run.state() in (RUNNING, QUEUED)]
+
+
+def is_in_tree(run: RunFolder, key: str, folder: str) -> bool:
+    """Whether a run has this tree of a repository. One of the repository that is in no tree beside
+    is in its folder."""
+    place = run.first("dir")
+    is_beside = "@" in os.path.basename(folder) + os.path.basename(place)
+    is_same = not is_beside or os.path.realpath(place) == os.path.realpath(folder)
+    return place == folder or (run.key == key and is_same)
+
+
+def alive_in(home: str, key: str, folder: str) -> RunFolder | None:
+    return next((run for run in live_runs(home) if is_in_tree(run, key, folder)), None)
+
+
+def made_at(run: RunFolder) -> int:
+    """When it was made; its folder's own time is its last write."""
+    made = run.stat("started")
+    return made.st_mtime_ns if made else 0
+
+
 def names_in(folder: str) -> list[str]:
     """Return the names in a folder, sorted, hidden ones left out; none if it can't be read."""
     try:

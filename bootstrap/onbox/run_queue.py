@@ -109,6 +109,9 @@ def runner_of(run: RunFolder, env_file: str) -> list[str]:
 def _revive(home: str, env_file: str) -> None:
     """Do so with the lock held."""
     for run in unattended(home):
+        if may_begin(run) is None:  # it is told at once of one that never begins
+            note_end(run, run.first("queue"))
+            continue
         program = runner_of(run, env_file)
         with suppress(OSError):  # one that can't be noted would end at once; others get theirs
             write_whole(f"{run.path}/waiter", "\n")

@@ -24,10 +24,13 @@ class ProgramEnd:
         self.output, self.errors = output, errors
 
 
-def run(command: list[str], variables: Mapping[str, str], given: bytes = b"") -> ProgramEnd:
-    """Run it with `given` as its input, and no other open file of this process. Raises OSError if
-    it can't be started."""
+def run(command: list[str], variables: Mapping[str, str], given: bytes | int = b"") -> ProgramEnd:
+    """Run it with `given` as its input, which may be an open file, and no other open file of this
+    process. Raises OSError if it can't be started."""
     pipes = [os.pipe(), os.pipe(), os.pipe()]
+    if isinstance(given, int):
+        os.dup2(given, pipes[0][0], inheritable=False)
+        given = b""
     ours = (pipes[0][1], pipes[1][0], pipes[2][0])
     theirs = (pipes[0][0], pipes[1][1], pipes[2][1])
     actions: list[tuple[int, ...]] = [(os.POSIX_SPAWN_CLOSE, file) for file in _inherited()]

@@ -1,10 +1,13 @@
 """What a program tells the step that runs it: warnings and a code on standard output, which
-`report` of `templates/lib/events.sh` passes on, and sentences for the step's log.
+`report` of `templates/lib/events.sh` passes on, and sentences for the step's log. What one tells
+the machine that asked: a word, a tab and a value a line.
 """
 
 from __future__ import annotations
 
+import os
 import sys
+from contextlib import suppress
 
 
 class StepError(Exception):
@@ -23,3 +26,8 @@ def caution(code: str, *sentences: str) -> None:
 
 def log(*sentences: str) -> None:
     sys.stderr.write("".join(f"{each}\n" for each in sentences))
+
+
+def answer(word: str, value: str = "") -> None:
+    with suppress(OSError):  # nobody listens any more: what goes on here goes on
+        os.write(1, f"{word}\t{value}\n".encode("utf-8", "surrogateescape"))

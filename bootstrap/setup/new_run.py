@@ -25,7 +25,6 @@ from bootstrap.link.wire import LinkLost, NoAnswer
 from bootstrap.setup import sync as send
 from bootstrap.setup.request import RunOptions, SetupRequest
 from bootstrap.setup.sequence import execute, prepare, refuse_alone
-from bootstrap.steps.shell import Value
 from bootstrap.ui.screen import Screen
 from bootstrap.value import Document, dataclass, replace
 
@@ -157,29 +156,36 @@ class _Beginning:
     ) -> send.SyncAnswer:
         """Make one exchange. A started run is reported immediately, then its first lines."""
         wire = self._context.box.wire
-        values = self._values() if sent else {**self._values(), "STATE": _NOTHING_SENT}
+        values = self._values() if sent else {**self._values(), "state": _NOTHING_SENT}
         with send.exchange(wire, values, sent, objects, "run") as (stream, answer):
             if "run" in answer.facts and self._shows_at_once():
                 self._say_started(answer.facts["run"].rpartition("/")[2])
                 self._output = self._shown_output(stream)
             return answer
 
-    def _values(self) -> dict[str, Value]:
+    def _values(self) -> dict[str, object]:
         from bootstrap.setup.script import OF_ONE_RUN
 
         payload, request = self._context.payload, self._context.request
-        wish = self._wish
+        profile, wish = payload.profile, self._wish
+        variables = dict(wish.variables)
         return {
+            **send.tree_values(profile, payload.source, request.wait_s),
             "workdir": self._context.box.workdir,
-            "REPO_KEY": payload.source.key,
-            "REPO_ROOT": payload.source.root,
-            "OBJECT_FORMAT": payload.here.object_format if payload.here else "",
-            "WAIT_S": request.wait_s,
-            "SCRIPT": payload.program_id,
-            "OF_ONE_RUN": "|".join(OF_ONE_RUN),
-            "RUN_ID": wish.id,
-            "RUN_WORDS": " ".join(wish.words(payload.profile)),
-            "show_s": self._wait_s if self._shows_at_once() else "",
+            "format": payload.here.object_format if payload.here else "",
+            "shared": profile.shared,
+            "result": profile.train.results if profile.train else [],
+            "prepare": " ".join(profile.prepare),
+            "script": payload.program_id,
+            "of_one_run": "|".join(OF_ONE_RUN),
+            "id": wish.id,
+            "words": wish.words(profile),
+            "command": wish.command,
+            "session": wish.session,
+            "beside": "yes" if wish.beside else "",
+            "cell": variables.get("BOXSTRAP_CELL", ""),
+            "keeps": not (wish.overwrite or wish.queue),
+            "show_s": str(self._wait_s) if self._shows_at_once() else "",
             "mark": self._mark,
         }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from base64 import b64encode
+import re
 from typing import TYPE_CHECKING
 
 from bootstrap.errors import UsageError
@@ -58,14 +58,20 @@ class RunOptions:
     def words(self, profile: Profile) -> list[str]:
         """Return words for the script on the box, see `templates/lib/main.sh`. Raises as `of`."""
         wish = self.of(profile)
-        command = b64encode(wish.command.encode(errors="surrogateescape")).decode()
         given = {"gpus": wish.gpus, "queue": wish.queue, "nodes": wish.nodes}
         more = [f"{name}={value}" for name, value in given.items() if value]
         if wish.variables:
             lines = "\n".join(f"{name}={value}" for name, value in wish.variables)
-            more.append(f"variables={b64encode(lines.encode(errors='surrogateescape')).decode()}")
+            more.append(f"variables={_as_word(lines)}")
         more += [word for word in ("beside", "overwrite") if getattr(wish, word)]
-        return [f"run={wish.id}", f"command={command}", f"session={wish.session}", *more]
+        command = f"command={_as_word(wish.command)}"
+        return [f"run={wish.id}", command, f"session={wish.session}", *more]
+
+
+def _as_word(text: str) -> str:
+    """Return it as one word, from which `printf %b` makes it again."""
+    said = text.encode(errors="surrogateescape")
+    return re.sub(rb"[^A-Za-z0-9_./:=,-]", lambda one: b"\\x%02x" % one[0][0], said).decode()
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ dependencies, and uv where the box's package index has none.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import subprocess
@@ -38,6 +39,7 @@ from bootstrap.steps.uv_release import VERSION, WHEELS
 from bootstrap.transfer.sender import Sender
 
 _MARK = b"receive-pack\n"
+_PATIENCE = 6000  # tenths of a second until git and a Python are there
 _MOST_ANSWER = 1024 * 1024
 """Limit for git's report and the noise before it, in bytes: one line for our single ref."""
 
@@ -56,10 +58,14 @@ class CommitSender(Sender):
     def send(self) -> None:
         here, snapshot = self.here, checked(self.here, self.snapshot)
         stream = self.start_query(
-            "receive",
-            repo_key=self.repo_key,
-            repo_root=self.repo_root,
-            object_format=here.object_format,
+            "sync",
+            module="work.store",
+            key=self.repo_key,
+            root=self.repo_root,
+            name="",
+            request=json.dumps({"format": here.object_format}),
+            lacking="",
+            waits=_PATIENCE,
         )
         objects = ObjectStream(
             here,
@@ -133,8 +139,9 @@ class DependencySender(Sender):
             self._send(address, refs, is_last=number == len(of_address))
 
     def _send(self, address: str, refs: Sequence[str], *, is_last: bool) -> None:
-        about = {"store": key_of(address), "setup_id": self.setup}
-        stream = self.start_query("take_dependency", **about, is_last=is_last)
+        about = {"store": key_of(address), "setup_id": self.setup, "is_last": is_last}
+        asked = {"module": "work.dependency", "request": json.dumps(about)}
+        stream = self.start_query("ask", **asked)
         there = self.read(stream, _READY)
         try:
             with mirrored(address, refs) as mirror:

@@ -8,25 +8,24 @@ a box did not take a state becomes an error that says what to do.
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import time
-from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.boxes.run_details import results_in_the_way
 from bootstrap.errors import BoxstrapError, BusyError, NotSafeError, StepFailedError, UsageError
-from bootstrap.link.exchange import BASH, answer_rows, stream_script
-from bootstrap.link.query import build_long_query
+from bootstrap.link.exchange import answer_rows, stream_script
+from bootstrap.link.query import build_query
 from bootstrap.link.reconnecting import Backoff
 from bootstrap.link.record import LOCAL
 from bootstrap.link.wire import PIECE, LinkLost, NoAnswer, Wire
 from bootstrap.repo.names import decoded, shown, unquoted
 from bootstrap.setup.request import SetupRequest
 from bootstrap.steps.event_codes import edited_there, explain
-from bootstrap.steps.shell import Value
 from bootstrap.ui.screen import Screen
 from bootstrap.value import Document, dataclass
 
@@ -36,6 +35,7 @@ if TYPE_CHECKING:  # the login to the box begins before these are imported
     from bootstrap.repo.local import LocalRepository
     from bootstrap.repo.objects import ObjectStream, SharePack
     from bootstrap.repo.snapshot import Snapshot
+    from bootstrap.setup.script import Source
 
 _KINDS = {b"A": "new", b"D": "removed"}
 _SHOWN = 5
@@ -178,12 +178,6 @@ def take_answer(
     )
 
 
-_OF_THE_TREE = (
-    *("IS_LOCAL", "REPO_KEY", "REPO_USUAL_KEY", "REPO_ROOT", "REPO_NAME", "REPO_URL"),
-    *("REPO_ACCESS", "COMMIT_PATIENCE", "GIT_USER_NAME", "GIT_USER_EMAIL", "VENV", "REPO_STEPS"),
-)
-"""The variables of a setup that say where its tree is, and what belongs to it."""
-
 _MADE_EARLY = 1024 * 1024  # bytes of objects that are made while the login is in progress
 
 
@@ -269,19 +263,28 @@ def _files_come_from(key: str) -> UsageError:
 
 def values_for_box(
     profile: Profile, state: LocalState, box: BoxLogin, wait_s: int
-) -> dict[str, Value]:
-    """Return the variables of the query that places states of this repository."""
+) -> dict[str, object]:
+    """Return what a box is asked that places states of this repository."""
     from bootstrap.setup.payload import source_of
-    from bootstrap.setup.script import constants, variables
 
-    source = source_of(state.here, state.snapshot)
-    named = dict(variables(profile, source, local=box.is_local, secrets_id="")) | constants()
+    values = tree_values(profile, source_of(state.here, state.snapshot), wait_s)
+    # Where the setup put it, even if the profile has changed.
+    workdir = box.known.workdir_of(state.here.key)
+    return {**values, "workdir": workdir, "format": state.here.object_format}
+
+
+def tree_values(profile: Profile, source: Source, wait_s: int) -> dict[str, object]:
+    from bootstrap.repo.urls import without_user_info
+
     return {
-        **{name: named[name] for name in _OF_THE_TREE},
-        # Where the setup put it, even if the profile has changed.
-        "WORKDIR": box.known.workdir_of(state.here.key),
-        "OBJECT_FORMAT": state.here.object_format,
-        "WAIT_S": wait_s,
+        "key": source.key,
+        "root": source.root,
+        "name": source.name,
+        "url": without_user_info(source.url or ""),
+        "user.name": profile.git.user.name or source.user_name or "",
+        "user.email": profile.git.user.email or source.user_email or "",
+        "venv": profile.python.venv,
+        "wait_s": wait_s,
     }
 
 
@@ -319,6 +322,8 @@ _MOST_ANSWER = 4 * 1024 * 1024
 _ANSWERS = {"A": "new", "D": "removed"}
 _WAITS = re.compile(rb"^waits\t", re.MULTILINE)
 _ALL = "-"
+_PROGRAMS = {"sync": ("work.sync", "fresh\t\n"), "run": ("runs.run", "setup\tscript\n")}
+"""What a box asks for the word, and what it answers if it has no such program yet."""
 _OVER = b"\nover\t\n"
 WITH_COMMAND = 8 * 1024  # bytes of objects that fit into a command
 
@@ -377,7 +382,7 @@ class SyncStream:
     def __init__(  # noqa: PLR0913 - what is sent, and who hears of it
         self,
         wire: Wire,
-        values: Mapping[str, Value],
+        values: Mapping[str, object],
         first: SyncState | None = None,
         objects: bytes = b"",
         query: str = "sync",
@@ -387,8 +392,12 @@ class SyncStream:
         self._wire, self._waits = wire, waits
         self._after = b""
         state = first.header(None).decode().strip() if first else ""
-        given = {"STATE": state, "OBJECTS": b64encode(objects).decode(), **values}
-        self._stream = stream_script(wire, build_long_query(query, **given), BASH)
+        given = {"state": state, "objects": objects.hex(), **values}
+        program, lacking = _PROGRAMS[query]
+        there: dict[str, Any] = {n: str(given.get(n, "")) for n in ("key", "root", "name")}
+        there |= {"module": program, "lacking": lacking, "request": json.dumps(given), "waits": 0}
+        workdir = str(given.get("workdir", ""))
+        self._stream = stream_script(wire, build_query("sync", workdir=workdir, **there))
 
     def answer(self) -> SyncAnswer:
         """Return the answer to the state in the command itself. Raises LinkLost, NoAnswer."""
@@ -462,7 +471,7 @@ class SyncStream:
 @contextlib.contextmanager
 def exchange(  # noqa: PLR0913 - what is sent, and who hears of it
     wire: Wire,
-    values: Mapping[str, Value],
+    values: Mapping[str, object],
     sent: SyncState | None,
     objects: EarlyObjects | None,
     query: str = "sync",

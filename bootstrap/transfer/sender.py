@@ -51,7 +51,7 @@ class Sender(threading.Thread):
         """Send it. Raises BoxstrapError, LinkLost."""
         raise NotImplementedError
 
-    def start_query(self, name: str, **values: Value) -> Stream:
+    def start_query(self, name: str, /, **values: Value) -> Stream:
         """Start the query that takes it. Raises LinkLost."""
         query = build_query(name, NO_REDACTION, workdir=self.workdir, **values)
         return self.wire.start(shell_command(query))

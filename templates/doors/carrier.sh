@@ -120,14 +120,16 @@ find_newest() {
 }
 
 wait_for_training() {
-  local dir rc
+  local shows rc
   find_newest || return 0
-  dir=$newest
-  until [ -f "$dir/log" ]; do sleep 0.1; done
-  tail -n +1 -s 0.2 -f "$dir/log" &
-  while in_state "$dir" running; do sleep 0.5; done
+  until [ -f "$newest/log" ]; do sleep 0.1; done
+  tail -n +1 -s 0.2 -f "$newest/log" &
+  shows=$!
+  # Behind: a signal is heeded meanwhile.
+  ask_run wait "$newest" >"$SETUP_DIR/ends" &
+  wait "$!" || :
   sleep 0.5
-  kill $!
-  read -r _ rc <<<"$(run_state "$dir")"
+  kill "$shows"
+  rc=$(sed -nE 's/^finished ([0-9]+).*/\1/p' "$SETUP_DIR/ends")
   exit "${rc:-1}"
 }

@@ -27,33 +27,11 @@ read_holder() {
   { read -r HOLDER && read -r HOLDER_SCRIPT && read -r HOLDER_SETUP; } <"$BOX_HOME/lock" || :
 }
 
-# Ends what a killed setup left running, as a run is ended. If a package manager is part of it, that is waited for and
-# never interrupted.
-end_leftovers() {
-  local ids=() id
-  [ -n "$HOLDER_SETUP" ] && ! alive "$HOLDER" || return 0
-  mapfile -t ids < <(leftovers)
-  for id in ${ids[@]+"${ids[@]}"}; do
-    case " ${MANAGERS[*]} dpkg rpm " in *" $(cat "/proc/${id%% *}/comm" 2>/dev/null || printf none) "*) return 0 ;; esac
-  done
-  end_processes ${ids[@]+"${ids[@]}"}
-}
+# Ends what a killed setup left running, once the box has a Python: see onbox/work/lock.py.
+end_leftovers() { [ -z "$HOLDER_SETUP" ] || alive "$HOLDER" || onbox work.lock "$BOX_HOME" "$TRAIN_GRACE" || :; } 2>/dev/null
 
 # end_processes PROCESS...: ends them, and what they started, as a run is ended. Before a box has a Python only programs
 # of ours can be at work: they are just asked, and the next setup ends what they leave.
 end_processes() {
   [ "$#" -eq 0 ] || onbox run_processes reap "$TRAIN_GRACE" "$@" || kill -TERM "${@%% *}" || :
 } 2>/dev/null
-
-# Process numbers are reused, above all after a restart: the session's number is not enough, each process must also
-# name the setup. A training is in a session of its own.
-leftovers() {
-  local dir
-  for dir in /proc/[0-9]*; do
-    read_stat "$dir" || continue
-    # shellcheck disable=SC2086 # the fields of stat, after the name
-    set -- ${_stat##*) }
-    if [ "$4" != "${HOLDER%% *}" ] || [ "$dir" = "/proc/$$" ]; then continue; fi
-    ! grep -aqF -- "$HOLDER_SETUP" "$dir/cmdline" "$dir/environ" 2>/dev/null || identity "${dir#/proc/}" || :
-  done
-}

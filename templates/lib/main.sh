@@ -2,13 +2,14 @@
 # main: what the script can be asked to do.
 #   preflight        prints what this box lacks, one line each; writes nothing
 #   plan [WORD...]   prints which steps would run, and why; writes nothing
+#   run-request WORD...   what a run is made of, in the tree and of the state that standard input names
 #   run ID SECONDS [WORD...]   the setup itself; waits that long for another one to end
 # Words: `restart` starts the training again, `revive` does so if it died with the box, `resume` continues such runs
 # with their own commands; `queue=after:train-1` makes a new run wait for its turn; `only=gpu,smoke`
 # runs these steps and what they need, `without=gpu` leaves one out; `redo=prepare` does a step again although it is right; `adopt` takes a tree that boxstrap did not make.
 # `overwrite` lets it overwrite results that are not home; `beside` gives a new run a tree without any.
-# `run=ID` starts a new run whatever ran before, once for that id: `command=BASE64`, `session=NAME`, `gpus=0,1`,
-# `variables=BASE64`, a line NAME=VALUE each; `nodes=ID` with those of other nodes, as onbox/nodes/check.py wrote down.
+# `run=ID` starts a new run whatever ran before, once for that id: `command=TEXT`, `session=NAME`, `gpus=0,1`,
+# `variables=TEXT`, a line NAME=VALUE each, both as `printf %b` reads them; `nodes=ID` with those of other nodes, as onbox/nodes/check.py wrote down.
 # Standard input of `run` has the token that opens a private repository, if any: no process but git has it in its environment.
 
 main() {
@@ -18,6 +19,10 @@ main() {
     plan)
       read_words "${@:2}"
       plan
+      ;;
+    run-request)
+      read_words "${@:2}"
+      request_run
       ;;
     run)
       read_words "${@:4}"
@@ -48,10 +53,10 @@ read_words() {
         RUN_ID=${word#run=}
         with_train
         ;;
-      command=*) TRAIN_COMMAND=$(base64 -d <<<"${word#command=}") ;;
+      command=*) printf -v TRAIN_COMMAND %b "${word#command=}" ;;
       session=*) TRAIN_SESSION=${word#session=} ;;
       gpus=*) RUN_GPUS=${word#gpus=} ;;
-      variables=*) RUN_VARIABLES=$(base64 -d <<<"${word#variables=}") ;;
+      variables=*) printf -v RUN_VARIABLES %b "${word#variables=}" ;;
       nodes=*) NODES_ID=${word#nodes=} ;;
       without=*) leave_out "${word#without=}" ;;
       redo=*) REDO=${word#redo=} ;;
@@ -95,7 +100,7 @@ closure_of() {
 plan() {
   local name need later=
   begin_checks
-  ALIVE_RUN=$(alive_in "$BOX_HOME" "$REPO_KEY" "$REPO_DIR") || :
+  find_alive
   for name in "${STEPS[@]}"; do
     WHY=
     for need in ${NEEDS[$name]}; do
@@ -135,7 +140,7 @@ setup() {
   [ -z "$REVIVE" ] || ! onbox runs.start died "$BOX_HOME" "$REPO_KEY" || RESTART=yes
   [ -z "$RESTART" ] || stop_alive_run
   [ -z "$RUN_ID" ] || RESTART=yes
-  ALIVE_RUN=$(alive_in "$BOX_HOME" "$REPO_KEY" "$REPO_DIR") || :
+  find_alive
   # The pipe to which the steps write their events.
   exec 3<> <(:)
   run_graph

@@ -1,4 +1,4 @@
-# shellcheck shell=sh disable=SC3013,SC2154 # every sh there is knows -ef; set in run_state
+# shellcheck shell=sh
 # repository: which repository of this box is meant, and which folder is its own. POSIX sh: the queries use it too.
 # steps/KEY notes for each one: `repo.root`, the first commit of its main line; `repo.dir`, its folder;
 # `repo.key`, the key that it has here, if somebody else calls it KEY.
@@ -60,20 +60,4 @@ is_taken() {
 placed_by_us() {
   [ -e "$1/.git" ] || return
   [ -e "$1/.git/refs/boxstrap/placed" ] || grep -qs ' refs/boxstrap/placed$' "$1/.git/packed-refs"
-}
-
-# alive_in BOX_HOME KEY FOLDER: prints the run that is alive in this tree or waits for its turn there; 1 if none does.
-# A run of the repository that is in no tree beside (lib/trees.sh) is in its folder.
-alive_in() {
-  for _run in "$1"/runs/*/*/; do
-    _run=${_run%/} _where=
-    { read -r _where <"$_run/dir"; } 2>/dev/null || :
-    [ ! -f "$_run/exit" ] || continue
-    case ${3##*/}${_where##*/} in *@*) [ "$_where" = "$3" ] || [ "$_where" -ef "$3" ] || continue ;; esac
-    if [ "$_where" = "$3" ] || [ "${_run%/*}" = "$1/runs/$2" ]; then
-      find_state "$_run"
-      case $_state in running | queued*) printf '%s\n' "$_run" && return ;; esac
-    fi
-  done
-  return 1
 }

@@ -1,14 +1,5 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034 # set here, read elsewhere
 # runs: what a setup asks of runs, one folder each; how they are made and start: onbox/runs/start.py.
-
-# Whether any run of boxstrap's is alive on the box, of any repository: what it uses is no fault of the box.
-any_alive_run() {
-  local dir
-  for dir in "$BOX_HOME"/runs/*/*/; do
-    if in_state "$dir" running; then return; fi
-  done
-  return 1
-}
 
 # is_newer RUN OTHER: whether it was started later; OTHER may be empty. A folder's own time is its last write.
 is_newer() {
@@ -16,9 +7,19 @@ is_newer() {
 }
 
 # Whether the run of RUN_ID was started, or is just being started; sets RUN_DIR.
-is_started() {
-  [ -n "$RUN_ID" ] && RUN_DIR=$(run_with_id "$RUNS" "$RUN_ID") &&
-    { ! in_state "$RUN_DIR" waiting || onbox runs.start await "$RUN_DIR"; }
+is_started() { [ -n "$RUN_ID" ] && RUN_DIR=$(onbox runs.start id "$BOX_HOME" "$REPO_KEY" "$RUN_ID"); }
+
+# find_alive: sets ALIVE_RUN to the live run that has this tree, if there is one.
+find_alive() { ALIVE_RUN=$(live_run alive "$REPO_KEY" "$REPO_DIR") || :; }
+
+# live_run WORD ARGUMENT...: prints a run that is alive, or waits for its turn, and is so: see onbox/work/trees.py. 1 if
+# none is; the runs of most boxes are over, and none need be asked then.
+live_run() {
+  local dir
+  for dir in "$BOX_HOME"/runs/*/*/; do
+    [ ! -d "$dir" ] || [ -f "$dir/exit" ] || { onbox work.trees "$1" "$BOX_HOME" "${@:2}"; return; }
+  done
+  return 1
 }
 
 # `python` becomes the environment's, by its absolute path: PATH does not matter.
@@ -49,57 +50,58 @@ run_request() {
   printf 'over\0'
 }
 
-# start_starter: the program that will start a run in REPO_DIR. It loads, and copies what earlier results that run would
-# lose, while its files are placed.
-start_starter() {
-  local words=(ahead "$RUNS" "$REPO_DIR" ${RESULTS[@]+"${RESULTS[@]}"}) python=$BOX_HOME/agent/bin/python
-  [ -x "$python" ] && [ -f "$ONBOX" ] || return 0
-  [ -z "$OVERWRITE${QUEUE-}" ] || words=(begin)
-  { coproc STARTER { exec "$python" -I -S -B -X utf8 "$ONBOX" runs.start "${words[@]}" 6>&- 9>&-; }; } 2>/dev/null
-  # Bash closes a coprocess's own descriptors in subshells.
-  exec {TO_STARTER}>&"${STARTER[1]}" {OF_STARTER}<&"${STARTER[0]}"
+# request_run: prints what a run is made of, then `made_of`, in the tree and of the state that come on standard input, each once it is
+# known; or which step is not right for it. The box itself was checked when it was set up, and may have been found bad
+# since. onbox/runs/run.py starts it.
+request_run() {
+  local name
+  set +e
+  exec 3>/dev/null
+  STEP_LOG=/dev/null STEP_CODE=/dev/null
+  read -r name || return
+  use_tree "$name"
+  begin_sources
+  read -r REPO_SNAPSHOT REPO_COMMIT REPO_TREE REPO_BRANCH || return
+  for name in gpu smoke; do
+    case " ${STEPS[*]} " in *" $name "*) ;; *) continue ;; esac
+    if is_spoiled "$name" || { [ "$name" = gpu ] && is_returned; }; then printf 'setup=%s\0over\0' "$name" && return; fi
+  done
+  find_environment
+  for name in shell python data prepare; do
+    case " ${STEPS[*]} " in *" $name "*) ;; *) continue ;; esac
+    find_reason "$name"
+    [ -z "$WHY" ] || { printf 'setup=%s\0over\0' "$name" && return; }
+  done
+  find_work
+  run_request
+  made_of
 }
 
 # start_run: makes a run and starts it, or goes on with the one of the same work; sets RUN_DIR. 9 if results of earlier
 # runs that are not home would be lost.
 start_run() {
-  local said=
+  local said rc=0
   find_work
-  if [ -n "${TO_STARTER-}" ]; then
-    (run_request >&"$TO_STARTER") || :
-    exec {TO_STARTER}>&-
-    read_start <&"$OF_STARTER"
-  fi
-  # It may have been killed; for a run with an id it is the same run however often it is asked for.
-  [ -n "$said" ] || read_start < <(run_request | onbox runs.start begin)
-  return "${said:-1}"
-}
-
-read_start() {
-  local line
-  while IFS= read -r line; do
-    case $line in
-      'run '*) RUN_DIR=${line#run } ;;
-      'code '*) printf '%s\n' "${line#code }" >"$STEP_CODE" ;;
-      'over '*) said=${line#over } ;;
-      *) printf '%s\n' "$line" ;;
-    esac
-  done
+  said=$(run_request | onbox runs.start begin) || rc=$?
+  [ "$rc" -eq 0 ] || printf '%s\n' "$said" | report
+  RUN_DIR=$said
+  return "$rc"
 }
 
 # Whether a training begins, and must not because results of earlier runs would be lost: known before anything is done.
 would_lose_results() {
   case " ${STEPS[*]} " in *' train '*) [ -z "$OVERWRITE$ONLY" ] ;; *) return 1 ;; esac || return
   [ -f "$ONBOX" ] || return
-  [ -n "$RESTART$RUN_ID" ] || { ! alive_in "$BOX_HOME" "$REPO_KEY" "$REPO_DIR" && find_work && ! find_run_of "$WORK"; } >/dev/null || return
+  [ -n "$RESTART$RUN_ID" ] || { find_alive && [ -z "$ALIVE_RUN" ] && find_work && ! find_run_of "$WORK"; } || return
   onbox results.keep_results look "$RUNS/.new" "$REPO_DIR" ${RESULTS[@]+"${RESULTS[@]}"} >"$SETUP_DIR/logs/train.log" 2>&1
   [ $? = 9 ]
 }
 
 # Ends the live run as a whole, and also waits for its runner: until then it has its session.
 stop_alive_run() {
-  local dir left
-  dir=$(alive_in "$BOX_HOME" "$REPO_KEY" "$REPO_DIR") || return 0
-  left=$(onbox run_processes stop "$dir" | sed -n 's/^left\t[^\t]*\t//p')
+  local left
+  find_alive
+  [ -n "$ALIVE_RUN" ] || return 0
+  left=$(onbox run_processes stop "$ALIVE_RUN" | sed -n 's/^left\t[^\t]*\t//p')
   [ -z "$left" ] || write_event setup warn code=run-left "count=$(wc -l <<<"$left")" "pid=${left%%$'\t'*}"
 }

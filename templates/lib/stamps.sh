@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2034,SC2154 # WHY and INPUTS are read elsewhere; _state is set in run_state
+# shellcheck shell=bash disable=SC2034 # WHY and INPUTS are read elsewhere
 # stamps: a step is skipped only if its inputs are those of its last success and its check agrees.
 
 find_stamp() {
@@ -56,14 +56,7 @@ is_right() {
 # is not started again automatically.
 why_right() {
   WHY='done'
-  [ "$1" = train ] && find_run_of "$WORK" || return 0
-  find_state "$RUN_OF"
-  case $_state in
-    died) WHY=died ;;
-    'finished 0') ;;
-    'finished 143') [ ! -f "$RUN_OF/ended" ] || is_line "$RUN_OF/ended" stop || WHY=failed ;;
-    finished*) is_line "$RUN_OF/ended" stop || WHY=failed ;;
-  esac
+  [ "$1" != train ] || WHY=$RUN_WHY
 }
 
 # what_changed STEP STAMP: sets WHY to the one thing that changed, in the user's terms; else to `changed`.
@@ -108,7 +101,7 @@ before_sums() {
 # work may lack its stamp or its session. The GPUs are not tested while any run of ours computes on the box.
 left_alone() {
   case $1:" $REPO_STEPS " in
-    smoke:*) any_alive_run ;;
+    smoke:*) live_run running >/dev/null ;;
     *" $1 "*) [ -n "$ALIVE_RUN" ] && ! { [ "$1" = train ] && is_of_this_work "$ALIVE_RUN"; } ;;
     *) return 1 ;;
   esac

@@ -38,14 +38,7 @@ tree_of() {
 is_content() { is_line "$1/tree" "$REPO_TREE"; }
 
 # find_run_of WORK: sets RUN_OF to its newest run, under any key, since the folder is part of the work. 1 if none.
-find_run_of() {
-  local dir
-  RUN_OF=
-  for dir in "$BOX_HOME"/runs/*/*/; do
-    if [ -f "$dir/work" ] && is_line "$dir/work" "$1" && is_newer "$dir" "$RUN_OF"; then RUN_OF=${dir%/}; fi
-  done
-  [ -n "$RUN_OF" ]
-}
+find_run_of() { RUN_OF=$(onbox runs.start of "$BOX_HOME" "$1"); }
 
 # Prints what a run is made of besides its commit and command, one digest a line: a later setup names what differs.
 made_of() {

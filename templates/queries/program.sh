@@ -7,5 +7,5 @@ find_program() {
   program=$(cd -P "$box_home/box/current" 2>/dev/null && pwd)/onbox/__main__.py module=$1
   python=$box_home/agent/bin/python
   [ -x "$python" ] || python=python3
-  [ -f "$program" ]
+  [ -f "$program" ] && command -v "$python" >/dev/null
 }

@@ -1,46 +1,19 @@
-# shellcheck shell=bash disable=SC2034,SC2154 # set here, read elsewhere; the variables stand in front when it is sent
-# sync: states of the repository from standard input, each received into the store and placed in its folder. Each is
-# a line `BASE SNAPSHOT COMMIT TREE BRANCH BYTES`, then that many bytes for receive-pack.
-# library: stage0 base setup repository events errors lock packs git trees store sent_state queries/program
+# shellcheck shell=sh disable=SC2154 # the variables stand in front when it is sent
+# sync: what is sent of a repository (a setup's commit, a state, a new run) goes to `module`, a program of boxstrap's on
+# this box, with `request`, a document of JSON. `waits`: until git, the program and a Python for it are here.
+# library: repository queries/program
 
-# Reports the run that uses this tree, if one does: its files stay as they are.
-in_use() { run=$(alive_in "$BOX_HOME" "$REPO_KEY" "$REPO_DIR") && answer alive "$run"; }
-
-take_state() {
-  [ -n "$SET_UP" ] || { answer fresh "$REPO_DIR" && return; }
-  ! in_use || return
-  receive || return
-  (
-    hold_box || exit
-    ! in_use || exit
-    place_state
-  )
+can_begin() {
+  command -v git >/dev/null && find_program "$module" || return
+  [ "$python" != python3 ] || python3 -I -c 'import sys; sys.exit(sys.version_info < (3, 8))' 2>/dev/null
 }
 
-exec 6>&1
-begin_script
-set +e
-SET_UP=''
-if is_tree; then
-  SET_UP=yes
-  await_states
-fi
-if [ -n "$STATE" ]; then
-  read_header "$STATE"
-  take_state < <(base64 -d <<<"$OBJECTS")
-  answer over
-  exit
-fi
-while read -r line; do
-  read_header "$line"
-  if [ "$bytes" = - ]; then
-    take_state
-    answer over
-    exit
-  fi
-  exec 8< <(head -c "$bytes")
-  take_state <&8
-  cat <&8 >/dev/null
-  exec 8<&-
-  answer over
+find_home
+waited=0
+until can_begin; do
+  [ "$waited" -lt "$waits" ] || { printf '%sover\t\n' "$lacking" && exit; }
+  waited=$((waited + 1))
+  sleep 0.1
 done
+find_repository "$box_home" "$key" "$root" "$name"
+exec "$python" -I -S -B -X utf8 "$program" "$module" "$box_home" "$request" "$repo_key" "$repo_dir"

@@ -22,7 +22,7 @@ apply_gpu() {
   write_file "$BOX_HOME/gpu.devices" 600 "$DEVICES"
   find_wheel
   asked=(--workdir "$BOX_HOME" --index "$INDEX" --wheel "$WHEEL" --git "$CLONE_URL" ${CLOCK_AHEAD:+"--ahead=$CLOCK_AHEAD"})
-  ! any_alive_run || asked+=(--run-alive)
+  ! live_run running >/dev/null || asked+=(--run-alive)
   "$BOX_HOME/agent/bin/python" "$ONBOX" verdict.verify --order "$BOX_HOME/gpu.order" \
     --out "$BOX_HOME/gpu.json" "${asked[@]}" >"$BOX_HOME/gpu.said" 3>&- 9>&- || rc=$?
   report <"$BOX_HOME/gpu.said"

@@ -34,7 +34,7 @@ check_python() {
 
 apply_python() {
   local again=() made='' user python noted=$VENV_NOTES/python
-  ! user=$(user_of "$VENV_DIR") ||
+  ! user=$(live_run user "$REPO_KEY" "$VENV_DIR") ||
     fail environment-in-use "$VENV_DIR is in use by ${user##*/}" "wait for its end, or stop it: boxstrap stop --run ${user##*/}"
   end_compiling
   known_uv || fail uv-missing 'uv is gone from this box' 'set up again'

@@ -1,11 +1,11 @@
-# shellcheck shell=bash disable=SC2034 # WHY and INPUTS are read elsewhere
+# shellcheck shell=bash disable=SC2034 # RUN_WHY and INPUTS are read elsewhere
 # train: the profile's command, started once for the same files, command and environment.
 
 inputs_train() { find_work && INPUTS=$WORK; }
 
 check_train() {
   find_work
-  find_run_of "$WORK" && ! in_state "$RUN_OF" waiting && run_request | onbox runs.start check
+  read -r RUN_WHY < <(run_request | onbox runs.start check) && [ -n "$RUN_WHY" ]
 }
 
 # is_of_this_work RUN

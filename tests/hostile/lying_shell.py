@@ -28,11 +28,11 @@ ESCAPES = (
 BAD_UTF8 = b"\xff\xfe\xc3(\xed\xa0\x80\xf5\x80 end"
 # Text that occurs in only one query.
 SIGNS = {
-    "sync": "OBJECT_FORMAT=",
+    "receive": "module='work.store'",
+    "sync": "lacking=",
     "back": "module='work.back'",
     "probe": "show_runs()",
     "launch": "receive()",
-    "receive": "receive-pack --stateless-rpc",
     "follow": "tail --version",
     "setup_end": "state=gone",
     "tail": 'tail -c "$bytes"',

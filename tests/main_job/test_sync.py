@@ -378,14 +378,14 @@ def test_a_watch_of_sync_goes_on_after_a_name_that_is_not_utf_8(twin: Twin, faul
 
 
 def commands_of(program: Running) -> list[int]:
-    """The shells that it started on the box, which is this machine."""
+    """The programs that it started on the box, which is this machine."""
     found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
+    for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            name, _, rest = stat.read_text().rpartition(") ")
-            state, parent, *_ = rest.split()
-            if int(parent) == program.process.pid and name.endswith("(bash") and state != "Z":
-                found.append(int(stat.parent.name))
+            parent = process.joinpath("stat").read_text().rpartition(") ")[2].split()[1]
+            words = process.joinpath("cmdline").read_bytes().split(b"\0")
+            if int(parent) == program.process.pid and b"work.sync" in words:
+                found.append(int(process.name))
     return found
 
 

@@ -1,14 +1,13 @@
 """What a run that just started prints first.
 
-`onbox runs.first_output RUN SECONDS MARK` prints it as soon as there is some, MARK in a line of its
-own, then what became of the run a moment later, as the verb `first` says it.
+`show` prints it as soon as there is some, a mark in a line of its own, then what became of the run
+a moment later, as the verb `first` says it.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import sys
 import time
 from collections.abc import Iterator
 
@@ -84,8 +83,7 @@ def became(run: RunFolder) -> Iterator[str]:
     yield run.end("log", _SHOWN) if failed else _begin_of(run, _SHOWN)
 
 
-def main() -> None:
-    run, seconds, mark = RunFolder(sys.argv[1]), float(sys.argv[2]), sys.argv[3]
+def show(run: RunFolder, seconds: float, mark: str) -> None:
     await_output(run, seconds)
     for part in (f"{_begin_of(run, _SHOWN)}\n{mark}", *became(run)):
         os.write(1, f"{part}\n".encode("utf-8", "surrogateescape"))

@@ -15,7 +15,16 @@ from contextlib import redirect_stdout, suppress
 from .. import MAIN
 from ..processes import begin_apart, forget_locale
 from ..results import keep_results
-from ..run_folder import QUEUED, RUNNING, RunFolder, lines_of, names_in, runs_below, secrets_of
+from ..run_folder import (
+    QUEUED,
+    RUNNING,
+    WAITING,
+    RunFolder,
+    lines_of,
+    names_in,
+    runs_below,
+    secrets_of,
+)
 from ..run_queue import revive, runner_of
 from .window import has_runner, open_session, tmux
 
@@ -117,6 +126,15 @@ def with_id(asked: Mapping[str, str]) -> RunFolder | None:
     runs = f"{asked['home']}/runs/{asked['key']}"
     every = (RunFolder(f"{runs}/{name}") for name in names_in(runs) if asked["id"])
     return next((run for run in every if run.first("id") == asked["id"]), None)
+
+
+def started(asked: Mapping[str, str]) -> RunFolder | None:
+    """Return the run that was started under this id, or is just being started."""
+    run = with_id(asked)
+    if run and run.state() == WAITING and has_runner(run):
+        with suppress(NotStartedError):
+            await_begin(run)
+    return run if run and run.state() != WAITING else None
 
 
 def start(

@@ -9,19 +9,18 @@ one, or `refused` and why (`why_not`; busy, results), `log`; at last `over`.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import signal
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import suppress
 
 from ..results.keep_results import remove
-from ..run_folder import DIED, QUEUED, RUNNING, WAITING, RunFolder, names_in, runs_below
+from ..run_folder import DIED, QUEUED, RUNNING, WAITING, RunFolder, alive_in, made_at, names_in
 from ..run_queue import last_of, revive
-from .new_run import ALWAYS, IF_ASKED, NotStartedError, clean_environment, start, with_id, write
+from ..step_report import answer
+from ..work.lock import take_lock
+from .new_run import ALWAYS, IF_ASKED, NotStartedError, clean_environment, start, started, write
 
 
 def why_not(run: RunFolder) -> str:
@@ -35,7 +34,7 @@ def why_not(run: RunFolder) -> str:
     if run.has("nodes") or not run.has("resume"):
         return "nodes" if run.has("nodes") else "unknown"
     # Its environment may be in use: it stays as it is.
-    if any(_holds(one, run.first("dir"), run.key) for one in runs_below(f"{run.home}/runs")):
+    if alive_in(run.home, run.key, run.first("dir")):
         return "held"
     notes = RunFolder(f"{run.home}/steps/{run.key}")
     main, beside, number = run.first("dir").rpartition("@")
@@ -43,16 +42,6 @@ def why_not(run: RunFolder) -> str:
     placed = notes.first(f"beside/{number}/placed/HEAD" if is_beside else "placed/HEAD")
     made = run.first("snapshot") or run.first("commit")
     return "changed" if placed and made and placed != made else ""
-
-
-def _holds(run: RunFolder, tree: str, key: str) -> bool:
-    """Whether a run is alive in this tree of a repository, or waits for its turn there."""
-    place = run.first("dir")
-    is_there = place == tree or run.key == key
-    if "@" in os.path.basename(tree) + os.path.basename(place):
-        is_there = os.path.realpath(place) == os.path.realpath(tree)
-    # A run of the repository that is in no tree beside is in its folder.
-    return is_there and not run.has("exit") and run.state() in (RUNNING, QUEUED)
 
 
 def is_interrupted(run: RunFolder) -> bool:
@@ -92,34 +81,18 @@ def last_died(home: str, key: str) -> bool:
     return newest is not None and (newest.state() == DIED or is_interrupted(newest))
 
 
-def made_at(run: RunFolder) -> int:
-    """When it was made; its folder's own time is its last write."""
-    made = run.stat("started")
-    return made.st_mtime_ns if made else 0
-
-
 def _runs_of(home: str, key: str) -> Iterator[RunFolder]:
     runs = f"{home}/runs/{key}"
     return (RunFolder(f"{runs}/{name}") for name in names_in(runs))
 
 
-def _answer(word: str, value: str = "") -> None:
-    with suppress(BrokenPipeError):  # the link broke: the id shows what was started
-        os.write(1, f"{word}\t{value}\n".encode("utf-8", "surrogateescape"))
-
-
 def _take(run: RunFolder, asked: dict[str, str]) -> None:
     """Resume it, if nobody else is at work on the box."""
-    with open(f"{run.home}/lock", "a", encoding="ascii") as lock:
-        until = time.monotonic() + float(asked["wait_s"])
-        while True:
-            with suppress(BlockingIOError):
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            if time.monotonic() > until:
-                return _answer("refused", "busy")
-            time.sleep(0.1)
-        if _started(asked):
+    lock = take_lock(run.home, float(asked["wait_s"]), lambda _: None)
+    if lock is None:
+        return answer("refused", "busy")
+    with lock:
+        if started(asked):
             return None
         run = last_of(run)
         while run.state() == WAITING and run.has(
@@ -130,21 +103,15 @@ def _take(run: RunFolder, asked: dict[str, str]) -> None:
             run = RunFolder(before)
         why = why_not(run)
         if why:
-            _answer("last", os.path.basename(run.path))
-            return _answer("refused", why)
+            answer("last", os.path.basename(run.path))
+            return answer("refused", why)
         try:
             resume(run, asked["id"], overwrite=bool(asked["overwrite"]))
         except (NotStartedError, OSError) as error:
             if isinstance(error, NotStartedError) and error.code == "results-unsafe":
-                _answer("refused", "results")
-            _answer("log", str(error)[:500].replace("\n", " "))
+                answer("refused", "results")
+            answer("log", str(error)[:500].replace("\n", " "))
         return None
-
-
-def _started(asked: dict[str, str]) -> RunFolder | None:
-    """Return the run that was started under this id; one that was only made is removed."""
-    run = with_id(asked)
-    return run if run and run.state() != WAITING else None
 
 
 def main() -> None:
@@ -153,11 +120,11 @@ def main() -> None:
     os.umask(0o022)
     clean_environment(home)
     signal.signal(signal.SIGHUP, lambda *_: None)
-    if not _started(asked):
+    if not started(asked):
         _take(RunFolder(f"{home}/runs/{asked['key']}/{asked['name']}"), asked)
         revive(home, f"{home}/env")
-    if run := _started(asked):
-        _answer("run", os.path.basename(run.path))
-        _answer("started", run.first("started"))
-        _answer("command", run.first("command"))
-    _answer("over")
+    if run := started(asked):
+        answer("run", os.path.basename(run.path))
+        answer("started", run.first("started"))
+        answer("command", run.first("command"))
+    answer("over")

@@ -3,14 +3,14 @@ box; is there anything to do?
 
 `onbox runs.start WORD ...`:
 begin       start the run of a request, or go on with the one of the same work
-ahead RUNS TREE PATH...   as `begin`; until the request comes, earlier results are kept already
-check       exits with 1 if `begin` would do anything
-await RUN   exits with 1 unless it has begun, or is just being started
+check       says why `begin` would do nothing (done, failed, died); nothing if it would
+of BOX_HOME WORK          prints the newest run of this work; exits with 1 if there is none
+id BOX_HOME KEY ID        prints the run that was started under this id; exits with 1 if none was
 died BOX_HOME KEY         exits with 1 unless the repository's newest run ended with its box
 
 A request comes on standard input: NAME=VALUE, each ended by a NUL; what is named twice has several
-lines, and the last is `over`. Lines are printed: `run PATH`; or `code CODE`, which says why it
-wasn't started, and lines for the log; at last `over RC`.
+lines, and the last is `over`. The run's path is printed; or `code CODE`, which says why it wasn't
+started, and lines for the log.
 """
 
 from __future__ import annotations
@@ -18,32 +18,34 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 
 from ..results import keep_results
 from ..results.run_results import RunResults
-from ..run_folder import RUNNING, WAITING, RunFolder, runs_below
+from ..run_folder import DIED, QUEUED, RUNNING, WAITING, RunFolder, made_at, runs_below
 from ..run_processes import stop_run
 from ..run_queue import revive, unattended
 from . import new_run
 from .new_run import NotStartedError
-from .resume import died, last_died, made_at, resume
-from .window import has_runner, open_session, window_program
+from .resume import died, last_died, resume
+from .window import open_session, window_program
 
 
-def read_request() -> dict[str, str]:
+def read_request(file: int = 0) -> dict[str, str]:
     """Return what is asked for. Raises NotStartedError if not all of it came."""
     said = b""
     asked: dict[str, str] = {}
     while not said.endswith(b"\0over\0"):  # others may hold the pipe's other end open
-        piece = os.read(0, 1 << 16)
+        piece = os.read(file, 1 << 16)
         if not piece:
             raise NotStartedError("", "not all of the request came")
         said += piece
     for pair in said.decode("utf-8", "surrogateescape").split("\0")[:-2]:
         name, _, value = pair.partition("=")
         asked[name] = f"{asked[name]}\n{value}" if name in asked else value
-    new_run.clean_environment(asked["home"])  # before anything is asked of tmux
+    # Before anything is asked of tmux.
+    new_run.clean_environment(asked.get("home", ""))
     names = (*new_run.ALWAYS, *new_run.IF_ASKED)
     return {**dict.fromkeys(names, ""), **asked}
 
@@ -76,16 +78,21 @@ def begin(asked: dict[str, str]) -> RunFolder:
     return same
 
 
-def is_done(asked: dict[str, str]) -> bool:
-    """Whether `begin` would do nothing."""
+def why_done(asked: dict[str, str]) -> str:
+    """Say why `begin` would do nothing: done, failed, died; "" if it would."""
     home = asked["home"]
     run = of_work(home, asked["work"])
     if not run or run.state() == WAITING or (asked["resume_all"] and died(home, asked["key"])):
-        return False
+        return ""
     # Uploads that were just restarted may take a moment, or end right away: no reason to fail.
     is_just_revived = asked["setup"] and RunFolder(asked["setup"]).has("uploads")
     is_uploaded = is_just_revived or not any(new_run.idle_uploads(home))
-    return not unattended(home) and is_uploaded and new_run.has_session(run)
+    if unattended(home) or not is_uploaded or not new_run.has_session(run):
+        return ""
+    state, ended = run.state(), run.lines("ended")
+    is_well = state in ("finished 0", RUNNING, QUEUED) or "stop" in (ended or ())
+    is_well |= state == "finished 143" and ended is None
+    return DIED if state == DIED else "done" if is_well else "failed"
 
 
 def _tell(line: str) -> None:
@@ -97,13 +104,12 @@ def _serve() -> int:
     try:
         asked = read_request()
         try:
-            _tell(f"run {begin(asked).path}")
+            _tell(begin(asked).path)
         finally:
             # Only now: what waits for its GPUs waits for it.
             revive(asked["home"], f"{asked['home']}/env")
     except NotStartedError as error:
-        _tell(f"code {error.code}")
-        _tell(f"{error}")
+        _tell(f"code {error.code}\n{error}")
         return error.rc
     except OSError as error:
         _tell(f"{error}")
@@ -111,7 +117,7 @@ def _serve() -> int:
     return 0
 
 
-def _keep_ahead(runs: str, tree: str, *paths: str) -> None:
+def keep_ahead(runs: str, tree: str, paths: Sequence[str]) -> None:
     """Copy what a run in this place would lose. What can't be kept is told when it begins."""
     with suppress(keep_results.CantKeep, OSError):
         for one in keep_results.earlier(RunResults(f"{runs}/.new", tree, paths)):
@@ -119,23 +125,19 @@ def _keep_ahead(runs: str, tree: str, *paths: str) -> None:
                 one.keep(time.monotonic() + keep_results.QUICK_S)
 
 
-def _has_begun(run: RunFolder) -> bool:
-    with suppress(NotStartedError):
-        new_run.await_begin(run)
-        return True
-    return False
-
-
 def main() -> int:
     word, *more = sys.argv[1:]
     if word == "check":
-        return int(not is_done(read_request()))
+        _tell(why_done(read_request()))
+        return 0
+    if word == "of":
+        run = of_work(*more)
+        _tell(run.path if run else "")
+        return int(not run)
     if word == "died":
         return int(not last_died(*more))
-    if word == "await":
-        run = RunFolder(more[0])
-        return int(not (has_runner(run) and _has_begun(run)))
-    if word == "ahead":
-        _keep_ahead(*more)
-    _tell(f"over {_serve()}")
-    return 0
+    if word == "id":
+        found = new_run.started(dict(zip(("home", "key", "id"), more)))  # noqa: B905 - Python 3.8
+        _tell(found.path if found else "")
+        return int(not found)
+    return _serve()

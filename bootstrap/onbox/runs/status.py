@@ -29,6 +29,7 @@ from ..run_folder import (
     QUEUED,
     RUNNING,
     RunFolder,
+    is_in_tree,
     lines_of,
     runs_below,
     secrets_of,
@@ -57,17 +58,9 @@ class BoxRuns:
         return [run for run, state in self.states.items() if state == RUNNING]
 
     def alive_in(self, key: str, folder: str) -> RunFolder | None:
-        """Return the run that is alive in this tree or waits for its turn there. A run of the
-        repository that is in no tree beside is in its folder."""
-        for run, state in self.states.items():
-            where = run.first("dir")
-            is_beside = "@" in os.path.basename(folder) + os.path.basename(where)
-            is_there = where == folder or (
-                run.key == key and (not is_beside or _is_same(where, folder))
-            )
-            if is_there and state in (RUNNING, QUEUED):
-                return run
-        return None
+        """Return the run that is alive in this tree or waits for its turn there."""
+        live = (run for run, state in self.states.items() if state in (RUNNING, QUEUED))
+        return next((run for run in live if is_in_tree(run, key, folder)), None)
 
     def newest(self, *, failed: bool) -> list[RunFolder]:
         """Return the newest of those that failed, or of those that are alive or ended well. A run
@@ -224,13 +217,6 @@ def _trees(runs: BoxRuns) -> Iterator[dict[str, Any]]:
             sizes = {row[1]: int(row[0]) for row in rows if len(row) == 2 and row[0].isdigit()}
     for path, about in trees.items():
         yield {"kind": "tree", "name": os.path.basename(path), **about, "kib": sizes.get(path)}
-
-
-def _is_same(one: str, other: str) -> bool:
-    try:
-        return os.path.samefile(one, other)
-    except OSError:
-        return False
 
 
 def _number(text: str) -> int | None:

@@ -2,9 +2,8 @@
 on the box is never overwritten: git refuses, and the step lists what it found.
 
 `onbox work.place WORD` reads what is wanted from standard input: NAME=VALUE, each ended by a NUL.
-`setup` looks for damage first, and sets tags and the user's name; `switch` looks only for edits,
-`repair` also for damage, and both name the files that differ from those placed before. `check` ends
-with 0 if the tree is right, and notes which files were edited; `plan` just names them.
+`setup` looks for damage, and sets tags and the user's name; `check` ends with 0 if the tree is
+right, and notes which files were edited; `plan` just names them. `sync.py` places what comes later.
 
 Two git folders track one tree: the user's, where HEAD is the commit, so that their git shows what
 the snapshot changes, and boxstrap's own (`placed.py`). The store must have the snapshot by then.
@@ -15,7 +14,7 @@ from __future__ import annotations
 import binascii
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from ..git import BoxTree
@@ -85,6 +84,11 @@ class Placing:
         note_packs(f"{tree.store.folder}/packs", f"{tree.store.folder}/objects/pack")
         note_packs(f"{tree.notes}/repo.packs", f"{tree.objects}/pack")
         tree.note_lines("repo.placed", [self._new, self._snapshot])
+
+    def rows(self) -> Iterator[str]:
+        """Yield what changed, and which files are other ones than were placed."""
+        yield from (f"{how}\t{_quoted(path)}" for how, path in self.changes[:_MOST_FILES])
+        yield from (f"edited\t{name}" for name in lines_of(f"{self._tree.notes}/repo.edited"))
 
     def _store_raw_files(self) -> None:
         """Files are taken from the store byte for byte, as they were sent, whatever .gitattributes
@@ -207,8 +211,7 @@ class Placing:
             self._fetch_from_store(self._tree)
         except OSError as error:
             log(str(error))
-            disk = os.statvfs(self._tree.home)  # on a full one git may not say so
-            if "No space left" in str(error) or disk.f_bavail * disk.f_frsize < _LEAST_FREE:
+            if "No space left" in str(error) or is_disk_full(self._tree.home):
                 raise _not_written() from None
             raise StepError("git-damaged", f"{self._tree.work.folder} is damaged") from None
 
@@ -377,6 +380,12 @@ def check(wanted: WantedTree, *, notes: bool) -> bool:
     return True
 
 
+def is_disk_full(folder: str) -> bool:
+    """On a full disk git may not say so."""
+    disk = os.statvfs(folder)
+    return disk.f_bavail * disk.f_frsize < _LEAST_FREE
+
+
 def _not_written() -> StepError:
     return StepError("disk-full", "not every file could be written (listed above)")
 
@@ -415,12 +424,9 @@ def main() -> int:
     try:
         if word in ("check", "plan"):
             return 0 if check(wanted, notes=word == "check") else 1
-        placing = Placing(wanted, repairs=word != "switch")
-        placing.place()
-        if word == "setup":
-            place_tags(wanted)
-            set_user(wanted)
-            return 0
+        Placing(wanted).place()
+        place_tags(wanted)
+        set_user(wanted)
     except StepError as error:
         log(*error.sentences)
         _print_rows([f"code {error.code}"])
@@ -428,6 +434,4 @@ def main() -> int:
     except OSError as error:
         log(str(error))
         return 1
-    _print_rows(f"{how}\t{_quoted(path)}" for how, path in placing.changes[:_MOST_FILES])
-    _print_rows(f"edited\t{name}" for name in lines_of(f"{wanted.tree.notes}/repo.edited"))
     return 0

@@ -190,7 +190,7 @@ def send(
 
 def test_an_endless_report_about_sent_git_objects_is_cut_at_1_mib(send: Any, wires: Wires) -> None:
     told: list[BoxstrapError] = []
-    sending = send(wires({"receive-pack": "exec yes"}), told)
+    sending = send(wires({"work.store": "exec yes"}), told)
     sending.join(PATIENCE_S)
     assert not sending.is_alive()
     assert "more than 1 MiB" in told[0].what
@@ -201,7 +201,7 @@ def test_a_report_about_sent_git_objects_cut_by_ctrl_c_is_no_refusal(
 ) -> None:
     """For example after Ctrl-C."""
     told: list[BoxstrapError] = []
-    wire = wires({"receive-pack": "exec sleep 60"})
+    wire = wires({"work.store": "exec sleep 60"})
     sending = send(wire, told)
     sending.join(1)
     assert sending.is_alive()
@@ -209,7 +209,7 @@ def test_a_report_about_sent_git_objects_cut_by_ctrl_c_is_no_refusal(
     sending.join(PATIENCE_S)
     assert not sending.is_alive()
     assert told == []
-    ended = send(wires({"receive-pack": "exit"}), told)
+    ended = send(wires({"work.store": "exit"}), told)
     ended.join(PATIENCE_S)
     assert "gave no report" in told[0].what
 

@@ -18,9 +18,9 @@ from bootstrap.boxes import probe, run_history
 from bootstrap.boxes.run import STATES, Run, as_it_ended
 from bootstrap.link import build_query
 from bootstrap.link.query import ask
-from bootstrap.onbox.run_folder import RunFolder
+from bootstrap.onbox.run_folder import RunFolder, alive_in
 from bootstrap.onbox.runs import new_run, top_stream
-from bootstrap.steps.shell import functions, shell_part
+from bootstrap.steps.shell import functions
 from tests.box_programs import lay_programs, onbox
 from tests.run_states import CASES, Processes, lay, some_processes
 from tests.waiting import PATIENCE_S
@@ -81,13 +81,6 @@ def test_a_runs_state_is_read_from_its_record_as_in_the_table(name: str, workdir
     case = CASES[name]
     words = [case.state, *([] if case.rc is None else [str(case.rc)])]
     assert RunFolder(run_of(workdir)).state() == " ".join(words)
-
-
-@each_case
-def test_the_shell_library_reads_the_same_run_state_as_python(name: str, workdir: Path) -> None:
-    library = shell_part("lib", "process") + shell_part("lib", "run_state")
-    case, words = CASES[name], said("sh", f"{library}run_state '{run_of(workdir)}'").split()
-    assert words == [case.state, *([] if case.rc is None else [str(case.rc)])]
 
 
 @pytest.mark.parametrize("name", [one for one, case in CASES.items() if case.ended or case.queue])
@@ -185,21 +178,22 @@ def test_a_missing_tmux_session_counts_only_after_the_run_began(
 
 
 @each_state
-def test_a_setup_takes_running_and_queued_runs_as_alive(name: str, workdir: Path) -> None:
-    parts = "".join(shell_part("lib", part) for part in ("process", "run_state", "repository"))
+def test_a_tree_is_held_by_running_and_queued_runs(name: str, workdir: Path) -> None:
     home, folder = workdir / ".boxstrap", run_of(workdir) / "nowhere"
+    # A queued run has its tree already.
+    alive = CASES[name].state in ("running", "queued")
     for key in ("homework", "other"):
-        script = f"{parts}alive_in '{home}' {key} '{folder}' || echo none"
-        # A queued run has its tree already.
-        alive = CASES[name].state in ("running", "queued")
-        assert said("sh", script).strip() == (str(run_of(workdir)) if alive else "none")
+        run = alive_in(str(home), key, str(folder))
+        assert (run and run.path) == (str(run_of(workdir)) if alive else None)
 
 
 def wait_for_training(workdir: Path) -> subprocess.CompletedProcess[str]:
     """The carrier's function, on a box with this folder."""
-    parts = [shell_part("lib", "process"), shell_part("lib", "run_state")]
+    lay_programs(workdir / ".boxstrap/box/current")
+    parts = [functions("lib", "base", ("onbox",)), functions("doors", "terminal", ("ask_run",))]
     parts += [functions("doors", "carrier", ("find_newest", "wait_for_training"))]
-    script = f"BOX_HOME={workdir}/.boxstrap WAIT=yes\nfind_repository() {{ repo_key=homework; }}\n"
+    script = f"BOX_HOME={workdir}/.boxstrap SETUP_DIR={workdir} WAIT=yes\n"
+    script += "find_repository() { repo_key=homework; }\n"
     command = ["bash", "-c", f"{script}{''.join(parts)}\nwait_for_training"]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
 

@@ -12,6 +12,7 @@ import pytest
 
 from bootstrap.onbox import MAIN
 from bootstrap.onbox.runs import resume, start
+from bootstrap.onbox.work.trees import choose
 from bootstrap.steps.shell import shell_part
 from tests.box_programs import LIBRARY
 from tests.run_states import identity
@@ -65,7 +66,7 @@ class Trees:
             (run / "pid").write_text(f"{DEAD}\n{DEAD}\n")
 
     def add_tree(self, number: int) -> None:
-        """Add a tree as `choose_tree` and a setup leave it."""
+        """Add a tree as `choose` and a setup leave it."""
         folder, notes = self.beside(number), self.home / f"steps/k/beside/{number}"
         folder.mkdir()
         placed = notes / "placed"
@@ -101,11 +102,9 @@ class Trees:
         self, content: str = "c1", command: str = TRAIN, **values: str
     ) -> tuple[int, str, str]:
         """Return number, folder and notes of the tree that a new run of this work gets."""
-        shown = 'printf "%s\\n" "$TREE_NUMBER" "$REPO_DIR" "${NOTES#"$BOX_HOME/"}"'
-        given = {"REPO_TREE": content, "TRAIN_COMMAND": command, **values}
-        said = self.ask(f"choose_tree; {shown}", **given)
-        number, folder, notes = said.splitlines()
-        return int(number), Path(folder).name, notes
+        own = [values.get(name, "") for name in ("session", "beside", "cell")]
+        tree = choose(str(self.home), "k", str(self.main), content, command, *own)
+        return int(tree.number), tree.name, tree.notes[len(f"{self.home}/") :]
 
     def ask(self, commands: str, *, check: bool = True, **values: str) -> str:
         """Run commands with the library on this box; return what they print."""
@@ -121,7 +120,6 @@ class Trees:
             **{
                 "STEP_CODE": "/dev/stdout",
                 "ONBOX": MAIN,
-                "BESIDE": "",
                 "RUN_VARIABLES": "",
                 "WORK_WITHOUT_DATA": "-",
                 "REPO_TREE": "-",
@@ -217,13 +215,13 @@ def test_a_tree_beside_that_no_run_has_used_is_taken(trees: Trees) -> None:
     assert trees.choose()[0] == 2
 
 
-CELL = {"BESIDE": "yes", "RUN_VARIABLES": "BOXSTRAP_CELL=0", "TRAIN_SESSION": "lr-0"}
+CELL = {"beside": "yes", "cell": "0", "session": "lr-0"}
 OWN_TREE = {
     "a run": ({}, 1),
-    "a run beside": ({"BESIDE": "yes"}, 4),
+    "a run beside": ({"beside": "yes"}, 4),
     "a cell that ran": (CELL, 3),
-    "another cell of the same command": ({**CELL, "TRAIN_SESSION": "lr-1"}, 4),
-    "a run beside of a cell's name": ({**CELL, "RUN_VARIABLES": ""}, 4),
+    "another cell of the same command": ({**CELL, "session": "lr-1"}, 4),
+    "a run beside of a cell's name": ({**CELL, "cell": ""}, 4),
 }
 
 
@@ -284,9 +282,9 @@ def test_a_tree_beside_shares_the_environment_only_if_requirements_are_the_same(
     assert trees.environment(other) == "homework@2/.venv"
     # Those of a sweep's cells are made once, unless a run needs the main tree's.
     place = "homework/.venv" if shared else "homework@2/.venv"
-    assert trees.environment(other, **CELL) == place
+    assert trees.environment(other, RUN_VARIABLES="BOXSTRAP_CELL=0") == place
     trees.add_run("train-1", trees.main)
-    assert trees.environment(other, **CELL) == "homework@2/.venv"
+    assert trees.environment(other, RUN_VARIABLES="BOXSTRAP_CELL=0") == "homework@2/.venv"
 
 
 def test_a_broken_environment_is_not_shared_with_a_tree_beside(trees: Trees) -> None:

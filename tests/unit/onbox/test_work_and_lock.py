@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from bootstrap.onbox.runs import start
+from bootstrap.onbox.work.lock import take_lock
 from bootstrap.steps.shell import shell_part
 from tests.run_states import identity
 from tests.unit.boxes.conftest import DEAD
@@ -43,15 +45,7 @@ def test_a_changed_boxstrap_yaml_is_the_same_work_and_another_changed_file_is_no
     assert tree_of(TREE.replace("1", "3")) != alone
 
 
-@pytest.mark.parametrize(
-    "asked",
-    [
-        "find_run_of w1; echo $RUN_OF",
-        "last_run_in /w",
-        "is_content() { echo $1; }; absolute_command() { :; }; what_changed train -",
-    ],
-)
-def test_the_newest_run_is_the_one_that_began_last(asked: str, tmp_path: Path) -> None:
+def test_the_newest_run_is_the_one_that_began_last(tmp_path: Path) -> None:
     """Not the one that wrote last: exit code and leftovers may be written much later."""
     runs = tmp_path / "runs/k"
     # Not in the order of their names, in which they are read.
@@ -62,7 +56,8 @@ def test_the_newest_run_is_the_one_that_began_last(asked: str, tmp_path: Path) -
             os.utime(runs / name / file, (began, began))
     for wrote, name in enumerate(("a-1", "b-1", "c-1")):
         os.utime(runs / name, (wrote, wrote))
-    library = ("base", "process", "run_state", "trees", "work", "runs", "stamps")
+    asked = "is_content() { echo $1; }; absolute_command() { :; }; what_changed train -"
+    library = ("base", "process", "trees", "work", "runs", "stamps")
     assert said(library, f"BOX_HOME={tmp_path} RUNS={runs}\n{asked}") == f"{runs}/a-1\n"
     newest = start.of_work(str(tmp_path), "w1")
     assert newest
@@ -77,10 +72,52 @@ def test_changes_on_the_same_commit_are_reported_as_a_new_snapshot_not_a_new_com
     run.mkdir(parents=True)
     for file, text in {"started": "0", "commit": "c1"}.items():
         (run / file).write_text(f"{text}\n")
-    library = ("base", "process", "run_state", "trees", "work", "runs", "stamps")
+    library = ("base", "process", "trees", "work", "runs", "stamps")
     home = f"BOX_HOME={tmp_path} RUNS={run.parent} REPO_COMMIT={commit}"
     asked = "is_content() { false; }; what_changed train -; echo $WHY"
     assert said(library, f"{home}\n{asked}") == f"{why}\n"
+
+
+def test_what_a_killed_setup_left_is_ended_before_another_one_begins(tmp_path: Path) -> None:
+    """Only what names that setup, and no package manager: processes' numbers are used again."""
+    folder, mark = tmp_path / "w", f"mark-{os.getpid()}"
+    folder.mkdir()
+    script = 'exec -a "$0" sleep 60 & exec -a other-setup sleep 60 & echo $$; kill -9 $$'
+    command = ["bash", "-c", script, mark]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as dead:
+        assert dead.stdout
+        session = dead.stdout.readline().strip()
+        (folder / "lock").write_text(f"{session} 1 boot\nscript\n{mark}\n")
+        dead.wait()
+        lock = take_lock(str(folder), 0, lambda _: pytest.fail("it waits"))
+        assert lock
+        with lock:
+            left = living_of(session)
+        assert [words for words in left if mark in words] == []
+        assert len(left) == 1
+        os.killpg(int(session), signal.SIGKILL)
+
+
+def living_of(session: str) -> list[str]:
+    """Return the words of each live process of a session."""
+    command = ["ps", "-o", "stat= args=", "-s", session]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return [line for line in done.stdout.splitlines() if not line.startswith("Z")]
+
+
+def test_a_lock_that_is_held_is_waited_for_and_then_refused(tmp_path: Path) -> None:
+    (tmp_path / "lock").write_text(f"{identity(os.getpid())}\nscript\nsetup-1\n")
+    told: list[str] = []
+    with (tmp_path / "lock").open("a") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert take_lock(str(tmp_path), 0.2, told.append) is None
+    assert told == ["setup-1"]
+    lock = take_lock(str(tmp_path), 0, told.append)
+    assert lock
+    lock.close()
+    assert told == ["setup-1"]
 
 
 def holder(folder: Path, process: str, script: str) -> str:

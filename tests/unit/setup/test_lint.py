@@ -35,8 +35,8 @@ def test_queries_and_shared_shell_parts_declare_their_shell_for_shellcheck(kind:
 
     Queries for boxes that were set up run in bash, with the script's own functions."""
     shared, in_bash = (
-        {"owner.sh", "process.sh", "run_state.sh"},
-        {"plan.sh", "run.sh", "server.sh", "sync.sh"},
+        {"owner.sh", "process.sh"},
+        {"plan.sh", "server.sh"},
     )
     for path in static_parts():
         if path.parent.name == kind and (kind == "queries" or path.name in shared):

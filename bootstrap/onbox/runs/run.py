@@ -1,0 +1,117 @@
+"""A new run of a state of the repository, once for its id.
+
+`onbox runs.run BOX_HOME REQUEST KEY FOLDER`: as `work.sync`, with what the run is asked for. The
+script of the repository's last setup says whether its steps are right for that state, if it is
+exactly the profile's (`script`); else `setup` is answered, with what is not right, and nothing is
+started. The state `none` only asks what became of the run.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from binascii import a2b_hex
+from contextlib import suppress
+from functools import partial
+from hashlib import sha256
+from subprocess import DEVNULL, PIPE, Popen
+
+from ..run_folder import lines_of, write_whole
+from ..run_queue import revive
+from ..step_report import answer
+from ..work.store import read_line
+from ..work.sync import SentState, lock_of, read_request, report, taken
+from ..work.trees import choose, is_placed
+from . import new_run, start
+from .first_output import show
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..work.sync import Asked
+
+
+def _script_of(asked: Asked) -> str:
+    """Return the script that is the profile's, but for what differs from run to run."""
+    of_one_run = re.compile(f"^ *({asked['of_one_run']})=.*\n", re.MULTILINE)
+    for name in ("setup.sh", "run.sh"):
+        path = f"{asked['home']}/steps/{asked['key']}/{name}"
+        text = of_one_run.sub("", "\n".join(lines_of(path))).rstrip("\n") + "\n"
+        if sha256(os.fsencode(text)).hexdigest() == asked["script"]:
+            return path
+    return ""
+
+
+def _take(asked: Asked, script: str) -> None:
+    state = SentState(asked, asked["state"] or read_line())
+    # It loads while the state arrives.
+    words = ("bash", "--norc", script, "run-request", *asked["words"])
+    with Popen(words, stdin=PIPE, stdout=PIPE, stderr=DEVNULL) as setup:
+        objects = a2b_hex(asked["objects"]) if asked["state"] else 0
+        if state.receive(objects) and (lock := lock_of(asked)):
+            with lock:
+                if not new_run.started(asked):
+                    _begin(asked, state, setup)
+        setup.kill()
+
+
+def _begin(asked: Asked, state: SentState, setup: Popen[bytes]) -> None:
+    home, key, main = asked["home"], asked["key"], asked["main"]
+    own = (asked["command"], asked["session"], asked["beside"], asked["cell"])
+    state.tree = choose(home, key, main, state.content, *own)
+    if not is_placed(state.tree):
+        return answer("setup", "repo")
+    # What earlier results the run would lose is copied while its files are placed.
+    ahead = (f"{home}/runs/{key}", state.tree.path, asked["result"])
+    keeper = threading.Thread(target=start.keep_ahead, args=ahead, daemon=True)
+    if asked["keeps"]:
+        keeper.start()
+    _tell(setup, state.tree.number)
+    if not state.place():
+        return None
+    _tell(setup, state.snapshot, state.commit, state.content, state.branch)
+    if keeper.ident:
+        keeper.join()
+    assert setup.stdout  # noqa: S101 - it is a pipe
+    try:
+        given = start.read_request(setup.stdout.fileno())
+    except new_run.NotStartedError:
+        given = {"setup": "script"}
+    if given.get("setup"):
+        return answer("setup", given["setup"])
+    try:
+        if not new_run.has_tmux():
+            answer("warn", "no-tmux")
+        run = start.begin(given)
+        write_whole(f"{run.path}/made_of", os.fsdecode(setup.stdout.read()))
+        write_whole(f"{state.tree.notes}/train.ok", f"{given['work']}\n", 0o600)
+    except new_run.NotStartedError as error:
+        report(home, error.code, str(error))
+    return None
+
+
+def _tell(setup: Popen[bytes], *words: str) -> None:
+    with suppress(BrokenPipeError):  # why it ended is seen by what it printed
+        os.write(setup.stdin.fileno() if setup.stdin else -1, os.fsencode(f"{' '.join(words)}\n"))
+
+
+def main() -> None:
+    asked = read_request()
+    new_run.clean_environment(asked["home"])
+    if not new_run.started(asked) and asked["state"] != "none":
+        script = _script_of(asked)
+        if script:
+            taken(partial(_take, asked, script), asked["home"])
+            revive(asked["home"], f"{asked['home']}/env")
+        else:
+            answer("setup", "script")
+    run = new_run.started(asked)
+    if run:
+        answer("run", run.name)
+        for name in ("dir", "venv", "started"):
+            answer(name, run.first(name))
+    answer("over")
+    if run and asked["show_s"]:
+        # Its first output as soon as there is some, and a line that only the caller can know: the
+        # output may hold any byte.
+        show(run, float(asked["show_s"]), asked["mark"])

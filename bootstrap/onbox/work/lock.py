@@ -1,0 +1,75 @@
+"""One setup at a time on a box. The lock is a flock; the file says who holds it: its process, its
+script, its id. `onbox work.lock BOX_HOME GRACE` ends what a holder that was killed left."""
+
+from __future__ import annotations
+
+import fcntl
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from ..processes import identity, is_alive, stat_of
+from ..run_folder import RunFolder, lines_of, names_in
+from ..run_processes import reap
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # slow to import
+    from typing import IO
+
+_GRACE_S = 10.0
+_MANAGERS = ("apt-get", "dnf", "yum", "microdnf", "zypper", "pacman", "apk", "dpkg", "rpm")
+"""They are waited for, and never interrupted."""
+
+
+def take_lock(home: str, wait_s: float, waits: Callable[[str], None]) -> IO[str] | None:
+    """Return the lock, until it is closed; None if somebody kept it. `waits` is told for which
+    setup. What the file says stays: that was the last."""
+    lock = open(f"{home}/lock", "a", encoding="ascii")  # noqa: SIM115 - the caller closes it
+    until, told = time.monotonic() + wait_s, False
+    while not (_is_ours(lock) or (_end_leftovers(home, _GRACE_S) and _is_ours(lock))):
+        if not told:
+            waits(holder(home)[2])
+        if time.monotonic() >= until:
+            lock.close()
+            return None
+        told = True
+        time.sleep(0.05)
+    # A setup that was killed left the lock free, but perhaps a uv or a git that still writes.
+    _end_leftovers(home, _GRACE_S)
+    return lock
+
+
+def holder(home: str) -> list[str]:
+    return [*lines_of(f"{home}/lock"), "", "", ""][:3]
+
+
+def _is_ours(lock: IO[str]) -> bool:
+    with suppress(BlockingIOError):
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    return False
+
+
+def _end_leftovers(home: str, grace: float) -> bool:
+    """End what a killed setup left running, as a run is ended; return whether there was anything.
+    One that ended by itself left nothing. A training has a session of its own."""
+    process, _, setup = holder(home)
+    status = RunFolder(f"{home}/setups/{setup}").first("status.json")
+    left: list[str] = []
+    if not setup or '"state":"over"' in status or is_alive(process):
+        return False
+    for number in filter(str.isdigit, names_in("/proc")):
+        stat, one = stat_of(number), RunFolder(f"/proc/{number}")
+        said = [*(one.lines("cmdline") or []), *(one.lines("environ") or [])]
+        # Numbers are used again, above all after a restart: each must also name the setup.
+        if stat and stat.session == process.split(" ")[0] and setup in "".join(said):
+            if one.first("comm") in _MANAGERS:
+                return False
+            left.append(identity(int(number)))
+    reap(None, left, time.time() + grace)
+    return bool(left)
+
+
+def main() -> None:
+    _end_leftovers(sys.argv[1], float(sys.argv[2]))
