@@ -150,6 +150,7 @@ class LeaseUnderFaults:
             assert any(word in line for word in told), (self.trouble, line)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled
 @pytest.mark.parametrize("provider", sorted(APIS))
 @pytest.mark.parametrize("number", range(RUNS))

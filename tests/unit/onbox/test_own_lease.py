@@ -45,6 +45,8 @@ from tests.providers.accounts import (
 )
 from tests.waiting import slowness, wait_until
 
+pytestmark = pytest.mark.slow
+
 IDS = {"vast": "1000", "runpod": "pod-a"}
 KEYS = {"vast": KEY, "runpod": POD_KEY}
 SAVES = """trap 'echo saved >"$1"; exit 0' TERM; while :; do sleep 0.05; done"""
