@@ -30,6 +30,7 @@ from bootstrap.paths import (
     state_dir,
     write_private,
 )
+from bootstrap.repo.place import repository_root
 from bootstrap.value import dataclass, field, replace
 
 if TYPE_CHECKING:
@@ -168,7 +169,6 @@ def _is_ignored(file: Path) -> bool:
     """Whether git ignores it, or it is in no repository. A tracked file is not ignored."""
     from bootstrap.repo.git import run_git
     from bootstrap.repo.local import open_repository
-    from bootstrap.repo.place import repository_root
 
     if repository_root(file.parent) is None:
         return True
@@ -367,7 +367,7 @@ def redactor_of(
 def redactor_for(box: KnownBox, options: BoxOptions) -> Redactor:
     """Redact the secrets the box was given or, if that is not recorded, those of the profile."""
     if box.secrets is not None:
-        return redactor_of([box])
+        return redactor_of([box], environment={**_written_in(options.place, box), **os.environ})
     from bootstrap.profile.consent import usable_profile  # late: most boxes need no profile here
 
     try:
@@ -375,6 +375,16 @@ def redactor_for(box: KnownBox, options: BoxOptions) -> Redactor:
     except BoxstrapError:
         names = ()
     return redactor_of([replace(box, secrets=names)])
+
+
+def _written_in(place: Path, box: KnownBox) -> dict[str, str]:
+    """Return what the `.env` of the repository around `place` has of the secrets of a box. Here it
+    is only redacted: a file that setup would refuse is no reason to show one."""
+    root, names = repository_root(place), box.secrets
+    with contextlib.suppress(UsageError):
+        if root and names and os.path.lexists(root / DOTENV):
+            return read_dotenv(_own_text(root / DOTENV, DOTENV).decode(*BYTES), names, DOTENV)
+    return {}
 
 
 def redactor_of_all(options: BoxOptions) -> Redactor:

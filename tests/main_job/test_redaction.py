@@ -66,6 +66,12 @@ def test_logs_hides_a_secret_of_many_lines_also_one_that_only_the_box_has_until_
     assert "can't be redacted" in shown.err
     assert "DEPLOY_KEY" not in shown.err
     assert "Ab3/" not in shown.text
+    written = user.place / ".env"
+    written.write_text("HF_TOKEN=hf_abcdefghij\n")
+    shown = user.run("logs", "--host", "local", DEPLOY_KEY=PEM).must(0)
+    assert not [leak for leak in LEAKS if leak in shown.text]
+    assert "can't be redacted" not in shown.err
+    written.unlink()
     # A report shows lines of a log only where the run failed.
     assert user.run("report", "--host", "local").must(0).err.count("can't be redacted") == 1
     user.run("run", "--host", "local", "--", "true").must(0)
