@@ -482,8 +482,9 @@ class PullPlace:
         """Return the file that records what pulls of this run put there: in a repository, wherever
         that stands, but apart for each of its worktrees."""
         where: tuple[str, ...] = (str(self.path),)
-        if self.inside and (key := current(self.base)[0]):
-            where = (key, locate(self.base).git_dir.name, *self.inside)
+        with contextlib.suppress(UsageError):  # a `.git` that leads nowhere
+            if self.inside:
+                where = (current(self.base)[0], locate(self.base).git_dir.name, *self.inside)
         words = "\0".join([run.repo_key, run.name, *where])
         digest = hashlib.sha256(os.fsencode(words)).hexdigest()[:16]
         return box_folder / "pulls" / f"{run.name}-{digest}.jsonl"

@@ -17,6 +17,7 @@ import pytest
 from bootstrap.boxes import BoxRecord, Run
 from bootstrap.boxes.at_home import (
     FOLDER,
+    PullPlace,
     RunAtHome,
     all_kept,
     find_kept,
@@ -459,6 +460,16 @@ def test_what_came_home_is_known_to_be_home_after_the_repository_was_moved(there
     (out / "b.pt").unlink()  # as a later run, or a clean, may
     again = there.do("pull", "--json").must(0).json()
     assert (again["received"], again["place"]) == (0, str(there.place.parent))
+
+
+def test_a_pull_has_a_record_in_a_folder_whose_git_leads_nowhere(tmp_path: Path) -> None:
+    run = Run("key", "train-1", "finished", 0, 1, "", "", "train", 0, 0, "true")
+    place, files = PullPlace(tmp_path, (FOLDER, "gpu", "train-1")), set()
+    for text in ("gitdir: /nowhere", None):
+        dot_git = tmp_path / ".git"
+        dot_git.write_text(text) if text else dot_git.unlink()
+        files.add(place.record(tmp_path / "box", run))
+    assert len(files) == 1
 
 
 def test_results_of_a_renamed_box_keep_their_place_at_home(tmp_path: Path) -> None:
