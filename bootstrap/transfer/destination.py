@@ -177,9 +177,9 @@ class PartialFile:
             raise TooLong
         self._digest.update(piece)
         self.at += len(piece)
-        rest = memoryview(piece)
-        while rest:
-            rest = rest[os.write(self._file, rest) :]
+        done = os.write(self._file, piece)
+        while done < len(piece):
+            done += os.write(self._file, memoryview(piece)[done:])
 
     def finish(self, sha256: str, modified: int) -> bool:
         """Set its time and close it, if all of it is here; else discard what is here of it, and

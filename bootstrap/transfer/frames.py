@@ -185,6 +185,7 @@ WAITS = ("young", CLOSED, "held", "checkpoint")  # why a file on a box is not co
 LEFT = ("outside", "dead", "stray", "special", "unreadable", "name", "missing", "many")
 LOST = ("by", "changed", "gone")
 KINDS = ("own", "kept", "after")
+NOT_GIVEN = ("absent", "unread", "changed")
 _WHY = ("", *WAITS)
 _ROWS = [[str] * 4 + [int] * 5, [str] * 4 + [int] * 5 + [str]]
 """Types in the description of a file, and of a link."""
@@ -248,7 +249,7 @@ class WantedFile(NamedTuple):
 
 
 class GivenFile(NamedTuple):
-    """How getting a file ended: `problem` is changed, absent, or unread; "" if it is complete."""
+    """How getting a file ended: `problem` is one of `NOT_GIVEN`; "" if it is complete."""
 
     problem: str
     sha256: str
@@ -360,22 +361,31 @@ class BoxResults:
 
         Raises as `Transfer.run`, and NoAnswer if the box gives something else than was asked for.
         """
-        frames = iter(self._transfer.run(self._requests(wanted)))
-        for number, one in enumerate(wanted):
-            for header, body in frames:
-                if not header:
-                    yield one, body
-                    continue
-                if header.get("i") != number:
-                    raise self._nonsense("it gives a file that it was not asked for")
-                if "begun" not in header:
-                    yield one, _given(header, one.file, body)
-                    break
-                yield one, BegunFile(number_of(header, "begun"), text_of(header, "sha256"))
-            else:
-                raise self._nonsense("it does not give all that it was asked for")
-        for _ in frames:
-            raise self._nonsense("it gives more than it was asked for")
+        number = 0
+        for header, body in self._transfer.run(self._requests(wanted)):
+            rows = _list(header, "given")
+            if number + (len(rows) or 1) > len(wanted):
+                raise self._nonsense("it gives more than it was asked for")
+            if header and header.get("i") != number:
+                raise self._nonsense("it gives a file that it was not asked for")
+            if not header:
+                yield wanted[number], body
+            elif not rows:
+                begun = BegunFile(number_of(header, "begun"), text_of(header, "sha256"))
+                yield wanted[number], begun
+            at = 0
+            for row in rows:
+                if not isinstance(row, list) or [*map(type, row)] != [str, str, int]:
+                    raise self._nonsense("its description of a file is invalid")
+                problem, digest, length = row
+                piece = body[at : at + length]
+                at += length
+                if problem and problem not in NOT_GIVEN:
+                    problem = "unread"
+                yield wanted[number], GivenFile(problem, digest, piece)
+                number += 1
+        if number < len(wanted):
+            raise self._nonsense("it does not give all that it was asked for")
 
     def digests(self, files: Sequence[BoxFile]) -> Iterator[tuple[BoxFile, GivenFile]]:
         """Yield the SHA-256 of each file on the box, without transferring it. Raises as `get`."""
@@ -387,10 +397,15 @@ class BoxResults:
 
     def _requests(self, wanted: Iterable[WantedFile]) -> Iterator[Frame]:
         for is_kept, group in groupby(enumerate(wanted), lambda one: one[1].file.kind == "kept"):
-            files = [[i, file.path, at, file.size] for i, (file, at) in group]
-            root = self._kept if is_kept else self.tree
-            for at in range(0, len(files), AT_ONCE):
-                yield {"op": "get", "root": root, "files": files[at : at + AT_ONCE]}, b""
+            root, files = self._kept if is_kept else self.tree, list(group)
+            for begin in range(0, len(files), AT_ONCE):
+                some = files[begin : begin + AT_ONCE]
+                # A copy has a ctime of its own.
+                rows = [
+                    [file.path, at, *file.state[2:4], None if is_kept else file.state[4]]
+                    for _, (file, at) in some
+                ]
+                yield {"op": "get", "root": root, "i": some[0][0], "files": rows}, b""
 
     def _nonsense(self, what: str) -> NoAnswer:
         return NoAnswer(f"{what}.", where=self._label, hint="Log in with ssh and look.")
@@ -398,22 +413,6 @@ class BoxResults:
 
 def _text_in(file: BoxFile) -> int:
     return len(file.path) + len(file.checkpoint) + len(file.to)
-
-
-def _given(header: Mapping[str, Any], file: BoxFile, piece: bytes) -> GivenFile:
-    if problem := text_of(header, "problem"):
-        return GivenFile("absent" if problem in ("absent", "kind") else "unread", "")
-    now = header.get("now")
-    # Don't compare inodes: on some file systems an open file has another number. A copy has the
-    # file's time of change, and a ctime of its own.
-    same = (
-        isinstance(now, list)
-        and now[:3] == ["file", *file.state[2:4]]
-        and (file.kind == "kept" or now[4:] == [file.state[4]])
-        and header.get("before", now) == now
-        and header.get("read") == file.size
-    )
-    return GivenFile("" if same else "changed", text_of(header, "sha256"), piece)
 
 
 def _numbers(state: Sequence[Any]) -> tuple[int, ...]:

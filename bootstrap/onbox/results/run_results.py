@@ -310,7 +310,7 @@ class OwnResults:
         self._later = later = near.later
         self._left = files.left
         self._rows = rows = run.wanted(made_by(run, files, near, live=self._live))
-        self._kinds, self._lost = {}, []
+        self._kinds, self._lost, self._strays = {}, [], []
         self.looking.stood = rows if run.made_since() >= self._stood_s else {}
         keeps = os.path.isdir(f"{run.path}/{KEPT}")
         for path, state in rows.items():
@@ -333,7 +333,7 @@ class OwnResults:
         self._lost = [
             one._replace(why="gone") if one.path in placed & changed else one for one in self._lost
         ]
-        if not self._live:
+        if after:
             after -= placed
             there = files.only(lambda path: path in self._kinds or path in after).without_strays()
             self._strays = [LeftOut(path, "stray") for path in sorted(after - there.keys())]

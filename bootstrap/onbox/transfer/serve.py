@@ -26,55 +26,70 @@ from ..run_folder import lines_of
 from .frames import AT_ONCE, BLOCK, Bundle, encoded_name, read_frames
 from .take import BoxReceiver
 
-KINDS = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "link"}
-
-
-def facts(found: os.stat_result) -> list[Any]:
-    """Return kind, size, mtime, inode and ctime; times are in nanoseconds."""
-    kind = KINDS.get(stat.S_IFMT(found.st_mode), "other")
-    return [kind, found.st_size, found.st_mtime_ns, found.st_ino, found.st_ctime_ns]
-
 
 class BoxSender:
     """Handles the request `get`."""
 
-    def __init__(self, home: bytes, say: Callable[..., None], between: Callable[[], None]) -> None:
-        """`between` is called between the pieces of a file."""
+    def __init__(
+        self,
+        home: bytes,
+        say: Callable[..., None],
+        between: Callable[[], None],
+        beat: Callable[[], None],
+    ) -> None:
+        """`between` is called between the pieces of a file, `beat` after each file."""
         self.workdir, self.say, self.between = os.path.dirname(home), say, between
+        self.beat = beat
 
     def get(self, request: dict[str, Any]) -> None:
-        """Send files below a folder, each [i, path, at, size]: from offset `at` on, up to `size`.
+        """Send files below a folder, each [path, at, size, mtime, ctime or null]: from offset
+        `at` on, up to `size`. `i` is the number of the first.
 
-        First `begun`: the digest of the bytes before `at`. Then blocks. Then the digest of all,
-        with the file's facts after the reading, and before it if these differ: it changed.
+        First `begun`: the digest of the bytes before `at`. Then blocks. Then `given`, for several
+        files: for each a word for a problem, or the digest of all; and the length of its last
+        piece, of those that are the body.
         """
-        root = os.path.join(self.workdir, encoded_name(request["root"]))
-        for i, path, at, size in request["files"]:
-            problem = self.send(os.path.join(root, encoded_name(path)), i, at, size)
-            if problem:
-                self.say({"i": i, "problem": problem})
+        root = os.path.join(self.workdir, encoded_name(request["root"]), b"")
+        self.i, self.size = request["i"], 0
+        self.rows: list[list[Any]] = []
+        self.pieces: list[bytes] = []
+        for path, at, *state in request["files"]:
+            problem, digest, piece = self.send(root + encoded_name(path), at, state)
+            if self.size + len(piece) > BLOCK:
+                self.flush()
+            self.rows.append([problem, digest, len(piece)])
+            self.pieces.append(piece)
+            self.size += len(piece)
+            self.beat()
+        self.flush()
 
-    def send(self, path: bytes, i: int, at: int, size: int) -> str:
-        """Send a file; return a word for the problem, or ""."""
+    def flush(self) -> None:
+        """Say how the files since the last time ended."""
+        if self.rows:
+            self.say({"i": self.i, "given": self.rows}, b"".join(self.pieces))
+            self.i, self.size = self.i + len(self.rows), 0
+            self.rows, self.pieces = [], []
+
+    def send(self, path: bytes, at: int, state: list[Any]) -> tuple[str, str, bytes]:
+        """Send a file but for its last piece; return that after a word for a problem, or "", and
+        the digest of all."""
         try:
             file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:
-            return "absent"
+            return "absent", "", b""
         try:
-            before = os.fstat(file)
-            if not stat.S_ISREG(before.st_mode):
-                return "kind"
-            self.read(file, i, at, size, facts(before))
+            if not stat.S_ISREG(os.fstat(file).st_mode):
+                return "absent", "", b""
+            return self.read(file, at, state)
         except OSError:
-            return "unread"
+            return "unread", "", b""
         finally:
             os.close(file)
-        return ""
 
-    def read(self, file: int, i: int, at: int, size: int, before: list[Any]) -> None:
+    def read(self, file: int, at: int, state: list[Any]) -> tuple[str, str, bytes]:
         """Read and send an open file. Raises OSError."""
         digest = hashlib.sha256()
-        done = 0
+        done, size = 0, state[0]
         while done < at:
             piece = os.read(file, min(BLOCK, at - done))
             if not piece:
@@ -83,18 +98,21 @@ class BoxSender:
             done += len(piece)
             self.between()
         if at:
-            self.say({"i": i, "begun": done, "sha256": digest.hexdigest()})
+            self.flush()
+            self.say({"i": self.i, "begun": done, "sha256": digest.hexdigest()})
         while True:
             piece = os.read(file, min(BLOCK, size - done))
             digest.update(piece)
             done += len(piece)
             if not piece or done == size:
                 break
+            self.flush()
             self.say({}, piece)
             self.between()
-        now = facts(os.fstat(file))
-        changed = {} if now == before else {"before": before}
-        self.say({"i": i, "read": done, "now": now, **changed, "sha256": digest.hexdigest()}, piece)
+        # No inode: on some file systems an open file has another number.
+        now = os.fstat(file)
+        is_same = [now.st_size, now.st_mtime_ns, state[2] and now.st_ctime_ns] == state
+        return "" if is_same and done == size else "changed", digest.hexdigest(), piece
 
 
 EVERY_S = 1.0
@@ -263,7 +281,7 @@ def serve(home: bytes) -> None:
     channel = Channel()
     receiver = BoxReceiver(home, channel.say, channel.beat)
     teller = ResultReporter(home, channel.say, channel.beat)
-    sender = BoxSender(home, channel.say, teller.between)
+    sender = BoxSender(home, channel.say, teller.between, channel.beat)
     channel.before = receiver.rest
     plain = {
         **{word: getattr(receiver, word) for word in ("to", "look", "compare", "folders", "done")},

@@ -442,13 +442,14 @@ HEADERS = st.dictionaries(
     st.sampled_from(
         [
             *("v", "free", "states", "begun", "i", "state", "problem", "end"),
-            *("files", "gone", "left", "looked", "tree", "read", "sha256"),
+            *("files", "gone", "left", "looked", "tree", "given", "sha256"),
         ]
     ),
     st.sampled_from(
         [
             *([["out/a", "", "", 1, 2, 3, 4, 5]], [["out/a", "", "", 1, 2, -3, 4, 5]]),
             *([["out/a", "", "", "own", 1, 2, 3, 4, 5, "out/b"]], [["out/a", "", "", "own", "b"]]),
+            *([["", "a" * 64, 2]], [["changed", "", -1]], [["", "", 10**30]]),
             *([["out/a", "outside"]], [["\x1b[31m", [], None]], [[]], ["x"]),
             0,
             1,

@@ -18,7 +18,7 @@ from bootstrap.onbox.results.complete_files import (
     checkpoints,
     pointers,
 )
-from bootstrap.onbox.transfer.serve import BoxSender, facts
+from bootstrap.onbox.transfer.serve import BoxSender
 from tests.unit.transfer.boxes import held
 
 
@@ -109,15 +109,16 @@ def test_a_change_by_another_machine_on_a_shared_disk_is_seen_by_opening_the_fil
     (tmp_path / "out/a").write_text("1")
     (tmp_path / "newer").write_text("2")
     looks = Looks(tmp_path, reads_all=reads_all)
-    listed = facts((tmp_path / "out/a").stat())
+    listed = (tmp_path / "out/a").stat()
     assert looks.after(0, live=False) == {"out/a": "closed"}
     said: list[dict[str, Any]] = []
     with monkeypatch.context() as shared:
         shared.setattr("os.fstat", lambda _: (tmp_path / "newer").stat())
         assert looks.after(2, live=False) == {"out/a": "" if reads_all else "young"}
-        sender = BoxSender(os.fsencode(tmp_path / "home"), lambda one, _: said.append(one), int)
-        sender.get({"root": ".", "files": [[0, "out/a", 0, 1]]})
-    assert said[0]["now"] != listed
+        home, say = os.fsencode(tmp_path / "home"), lambda one, _: said.append(one)
+        row = ["out/a", 0, 1, listed.st_mtime_ns, listed.st_ctime_ns]
+        BoxSender(home, say, int, int).get({"root": ".", "i": 0, "files": [row]})
+    assert said[0]["given"][0][0] == "changed"
     assert looks.after(0, live=False) == {"out/a": ""}
 
 

@@ -534,7 +534,13 @@ def test_a_run_of_an_earlier_version_has_the_profiles_result_paths(box: ResultsH
 
 @pytest.mark.parametrize(
     ("answers", "says"),
-    [([], "does not give all"), ([{"i": 0, "sha256": "x"}, {"i": 1, "sha256": "x"}], "gives more")],
+    [
+        ([], "does not give all"),
+        ([{"i": 0, "given": [["", "x", 0]] * 2}], "gives more"),
+        ([{"i": 0, "given": [["", "x", 0]]}, {}], "gives more"),
+        ([{"i": 0, "given": [["", "x"]]}], "invalid"),
+        ([{"i": 0, "given": [["", "x", True]]}], "invalid"),
+    ],
 )
 def test_a_box_that_sends_fewer_or_more_digests_than_requested_is_refused(
     box: ResultsHere, answers: list[dict[str, Any]], says: str, monkeypatch: pytest.MonkeyPatch
