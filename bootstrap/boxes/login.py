@@ -345,12 +345,15 @@ class BoxLogin:
         wire = self._link.wire if self._link else None
         return wire.path if isinstance(wire, SharedWire) and wire.is_shared else ""
 
-    def expect(self, size: int) -> None:
+    def expect(self, size: int) -> bool:
         """Log in after all, if so many bytes will come: the window of a shared connection, 2 MiB,
-        is a fifth of that of a login. Raises as `link`."""
-        if size > _MUCH and self.shared_socket:
-            shared, self.link.wire = self.link.wire, self._log_in_instead()
-            shared.close()
+        is a fifth of that of a login. Return whether this ended what went over that. Raises as
+        `link`."""
+        if size <= _MUCH or not self.shared_socket:
+            return False
+        shared, self.link.wire = self.link.wire, self._log_in_instead()
+        shared.close()
+        return True
 
     def _dialed(self) -> PendingConnection | None:
         if self.endpoint is None:

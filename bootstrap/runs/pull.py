@@ -87,7 +87,7 @@ def pull_results(options: BoxOptions, screen: Screen, wish: PullOptions) -> None
     NotSafeError if not all of it is here and verified, or more than is allowed; BusyError,
     UnreachableError.
     """
-    with BoxLogin.open(options, screen, shares=False) as box:
+    with BoxLogin.open(options, screen) as box:
         brought = _bring(box, screen, wish, _meant(box, wish.run, may_begin=wish.watch))
         _say_at_risk(box, screen)
         others = (
@@ -125,7 +125,7 @@ def pull_several(
 
     Raises as `pull_results`, after all of them were tried.
     """
-    with BoxLogin.open(options, screen, shares=False) as box:
+    with BoxLogin.open(options, screen) as box:
         every = list[Run]()
         with contextlib.suppress(NoSuchRunError):  # the next box may have some
             every = [] if names else box.runs(None)
@@ -159,7 +159,8 @@ def _bring(box: BoxLogin, screen: Screen, wish: PullOptions, run: Run) -> Brough
     """Copy the results of one run, then its log and record."""
     pulled: Pulled | None = None
     failed: BoxstrapError | None = None
-    kept = None
+    kept, before = None, find_kept(box.known, run)
+    box.expect(run.log_bytes - (before.log_end if before else 0))
     with contextlib.suppress(NoResultsError):
         pulled = pull_run(box, screen, wish, run)
     try:
@@ -214,6 +215,10 @@ def _why_unnamed(run: Run) -> str:
     return next((f"{part} {why}" for part, why in refused if why), "")
 
 
+class _LoggedInError(Exception):
+    """Much will come: it is looked at once more, over a login of its own."""
+
+
 class _Pull:
     """One call of `pull`."""
 
@@ -238,6 +243,7 @@ class _Pull:
             most=wish.most,
             tell=self._progress,
             landed=self._note,
+            announce=self._expect,
         )
         self._source: BoxResults | None = None
         self._warned: set[str] = set()
@@ -251,6 +257,10 @@ class _Pull:
         """When a watched run's log was brought last."""
         self.fuller_place: Path | None = None
         """Where more of its results is than this pull can bring any more."""
+
+    def _expect(self, size: int) -> None:
+        if self._box.expect(size):
+            raise _LoggedInError
 
     def _note(self, file: BoxFile, place: str) -> None:
         self._landed[file.path] = place
@@ -363,6 +373,8 @@ class _Pull:
                                 hint="Its disk may be full: boxstrap clean",
                             )
                         yield done
+            except _LoggedInError:
+                pass
             except LinkLost as lost:
                 backoff.lost(lost, news=self._puller.received)
                 box.link.reconnect(lost)

@@ -38,6 +38,8 @@ AHEAD = 256 * 10**6
 """Bytes that are read ahead of files not yet known to be complete."""
 _SMALL = 10_000
 """Bytes: a smaller file counts as this many."""
+_LANDING = 1000
+"""Bytes that come over a slow connection in the time that this machine takes for a file."""
 
 
 def chosen(wanted: Sequence[BoxFile], at_once: int | None) -> Sequence[BoxFile]:
@@ -241,7 +243,7 @@ class PullRound:
 class Puller:
     """Pulls one run's results into one folder here, round after round."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         landing: Destination,
         record: PulledRecord,
@@ -249,10 +251,12 @@ class Puller:
         most: int,
         tell: Callable[[PushProgress], None] = lambda _: None,
         landed: Callable[[BoxFile, str], None] = lambda *_: None,
+        announce: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """`most`: bytes allowed in the folder; `landed` is called with each file and its place."""
+        """`most`: bytes allowed in the folder; `landed` is called with each file and its place,
+        `announce` with the bytes for which a round will wait."""
         self._landing, self._record, self._most = landing, record, most
-        self._tell, self._landed = tell, landed
+        self._tell, self._landed, self._announce = tell, landed, announce
         self._told = 0.0
         self._why_refused: dict[str, str] = {}
         self._seen: dict[tuple[str, tuple[int, ...]], float] = {}
@@ -294,6 +298,7 @@ class Puller:
         self._landing.forget_others([(file.path, file.state) for file in wanted])
         try:
             if taken:
+                self._announce(sum(max(0, file.size - _LANDING) for file in taken))
                 self._expect(wanted if at_once is None else taken)
                 self._take(source, taken, done, live=live)
         except NoRoom as full:

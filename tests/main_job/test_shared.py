@@ -95,3 +95,22 @@ def test_ssh_keep_open_in_the_profile_sets_how_long_a_connection_stays_open(rent
     assert connected(rented) == []
     rented.run("setup", "--set", "ssh.keep_open=1s").must(0)
     wait_until(lambda: not connected(rented) and logins(rented) >= 4)
+
+
+def test_a_pull_uses_the_open_connection_and_logs_in_only_for_much(rented: Rented) -> None:
+    profile = "version: 1\ngpu: {require: false}\ntrain: {command: %s, results: [out/]}\n"
+    makes = "mkdir -p out && head -c {} /dev/zero >out/a"
+    root = rented.user.repository(
+        boxstrap__yaml=profile % makes.format(9), **{".gitignore": "out/\n"}
+    ).root
+    rented.run("setup", "--name", "my-box").must(0)
+    wait_until(lambda: connected(rented) == ["my-box"])
+    before = logins(rented)
+    for number, size in enumerate((9, 17_000_000)):
+        if number:
+            rented.run("run", "--", "sh", "-c", makes.format(size)).must(0)
+        rented.run("wait").must(0)
+        rented.run("pull").must(0)
+        (pulled,) = root.glob(f"boxstrap-results/*/train-{number + 1}/out/a")
+        assert pulled.stat().st_size == size
+        assert logins(rented) == before + number
