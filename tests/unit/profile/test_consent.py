@@ -256,10 +256,11 @@ def test_a_damaged_consent_record_counts_as_no_consent(left: str, says: Says) ->
     refused(options)
     agree(options)
     load_profile(options)
-    # A record of another repository under this one's file name does not count either.
+    # One of another repository under this one's file name doesn't count either, nor nonsense in it.
     kept = json.loads(record.read_text())
-    record.write_text(json.dumps({**kept, "repository": "/elsewhere"}))
-    refused(options)
+    for changed in ({"repository": "/elsewhere"}, {"takes": 7}, {"takes": [["secrets"]]}):
+        record.write_text(json.dumps({**kept, **changed}))
+        refused(options)
 
 
 def test_a_profile_in_the_users_own_config_folder_or_home_needs_no_consent(
