@@ -8,6 +8,7 @@ import itertools
 import os
 import re
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from importlib import import_module
@@ -33,6 +34,9 @@ forget_settings(os.environ, kept="BOXSTRAP_RIG_")
 if os.geteuid() == 0:
     os.environ["BOXSTRAP_RIG_CACHE"] = str(places.cache())
 
+MOST_USED = ("vast", "nosudo", "bare", "lambda", "runpod")
+"""Kinds of boxes, in the order in which tests want them."""
+
 # What starts us in the background may ignore it, and so would every program that a test interrupts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -48,6 +52,10 @@ hypothesis.settings.register_profile(
 def pytest_configure(config: pytest.Config) -> None:
     if getattr(config.option, "numprocesses", None) and SHARED not in os.environ:
         os.environ[SHARED] = start_server()
+        if os.geteuid() == 0 and not config.option.file_or_dir:
+            # Else the first tests with boxes, on all workers, would wait for these.
+            build = [sys.executable, "-m", "tests.boxes", "build", *MOST_USED]
+            os.posix_spawn(sys.executable, build, os.environ)
     if measuring():
         import_module("tests.coverage").use_whole_programs()
     hypothesis.settings.load_profile("every" if config.option.every else "ours")
@@ -72,7 +80,8 @@ def pytest_collection(session: pytest.Session) -> None:
 def pytest_mix_of_tests(config: pytest.Config, items: list[pytest.Item]) -> None:
     """With several workers, spread unit tests among those with boxes, some of which wait long.
 
-    What may last long begins before the last eighth, so that no worker is left alone with it.
+    What may last long begins before the last eighth, so that no worker is left alone with it; and
+    boxes once the first of their file systems may be there.
     """
     if not hasattr(config, "workerinput"):
         return
@@ -81,8 +90,12 @@ def pytest_mix_of_tests(config: pytest.Config, items: list[pytest.Item]) -> None
     others = [file for file in files if "unit" not in file.relative_to(config.rootpath).parts]
     slow = [file for file in files if file in long and file not in others]
     quick = [file for file in files if file not in long and file not in others]
-    parts = ((quick, 1.0), (slow, 7 / 8), (others, 7 / 8))
-    place = {file: end * at / len(part) for part, end in parts for at, file in enumerate(part)}
+    parts = ((quick, 0, 1), (slow, 0, 7 / 8), (others, 1 / 16, 7 / 8))
+    place = {
+        file: begin + (end - begin) * at / len(part)
+        for part, begin, end in parts
+        for at, file in enumerate(part)
+    }
     items.sort(key=lambda item: (place[item.path], item.path))
 
 

@@ -1,4 +1,4 @@
-"""Use the rig by hand: `python -m tests.boxes start vast | list | sweep | kinds`."""
+"""Use the rig by hand: `python -m tests.boxes start vast | build vast | list | sweep | kinds`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 
-from tests.boxes import Rig, RigError, claims, kinds
+from tests.boxes import Rig, RigError, claims, images, kinds
 
 
 def main() -> int:
@@ -18,14 +18,15 @@ def main() -> int:
     start.add_argument("kind", nargs="+", choices=kinds.KINDS)
     start.add_argument("--name", help="name of the (first) box")
     start.add_argument("--mirror", action="store_true", help="with a caching package mirror")
+    build = commands.add_parser("build", help="make the file systems of kinds, for later boxes")
+    build.add_argument("kind", nargs="+", choices=kinds.KINDS)
     commands.add_parser("list", help="the boxes that live now")
     commands.add_parser("sweep", help="remove what dead owners left behind")
     commands.add_parser("kinds", help="the kinds there are")
     options = parser.parse_args()
     try:
-        return {"start": _start, "list": _list, "sweep": _sweep, "kinds": _kinds}[options.command](
-            options
-        )
+        does = {"start": _start, "build": _build, "list": _list, "sweep": _sweep, "kinds": _kinds}
+        return does[options.command](options)
     except RigError as error:
         print(f"boxes: {error}", file=sys.stderr)
         return 1
@@ -45,6 +46,12 @@ def _start(options: argparse.Namespace) -> int:
                 time.sleep(3600)
         except KeyboardInterrupt:
             print()
+    return 0
+
+
+def _build(options: argparse.Namespace) -> int:
+    for kind in options.kind:
+        images.layers(kinds.whole(kind))
     return 0
 
 
