@@ -87,7 +87,7 @@ write_env() {
   [ -n "$SECRETS_ID" ] || [ ! -e "$secrets" ] ||
     rm -f "$secrets" "$secrets.ids" "$secrets.earlier"
   # Logs of runs that were started with others: they are redacted in them.
-  [ ! -f "$sent" ] || [ ! -s "$secrets" ] || (umask 077 && cat "$secrets" >>"$secrets.earlier")
+  [ ! -f "$sent" ] || [ ! -s "$secrets" ] || cmp -s "$sent" "$secrets" || (umask 077 && cat "$secrets" >>"$secrets.earlier")
   if [ "${#SECRET_IDS[@]}" -gt 0 ]; then complete_secrets; sent=; fi
   [ ! -f "$sent" ] || write_file "$secrets" 600 <"$sent"
   find_downloads

@@ -349,13 +349,13 @@ def set_user(wanted: WantedTree) -> None:
 def is_placed(wanted: WantedTree) -> bool:
     tree = wanted.tree
     # Also asks for the tree's id: git opens the pack for it, and notices if the pack is damaged.
-    head = os.fsdecode(tree.work.run("rev-parse", "HEAD", "HEAD^{tree}").output).split("\n")
+    said = tree.work.run("rev-parse", "HEAD", "HEAD^{tree}")
     with open(f"{tree.work.folder}/index", "rb") as index:
         begins_right = index.read(4) == b"DIRC"
     return (
         begins_right
-        and head[0] == wanted.commit
-        and len(head) == 3
+        and not said.code  # what it can't read it prints all the same
+        and os.fsdecode(said.output).split("\n")[0] == wanted.commit
         and RunFolder(tree.placed.folder).first("HEAD") == wanted.snapshot
         and not os.path.exists(tree.switch_note)
         and (not wanted.is_beside or wanted.shared.are_linked())
