@@ -298,6 +298,19 @@ def test_placing_runs_no_program_that_the_git_folder_of_a_tree_or_its_attributes
     assert not sprung.exists(), sprung.read_text()
 
 
+def test_a_tree_whose_git_lost_its_objects_is_damaged_until_it_is_placed_again(
+    placed: Placed,
+) -> None:
+    snapshot = placed.state(a="1\n")
+    placed.place(snapshot)
+    assert check(placed.wanted(snapshot), notes=False)
+    shutil.rmtree(placed.tree / ".git/objects")
+    (placed.tree / ".git/objects").mkdir()
+    assert not check(placed.wanted(snapshot), notes=False)
+    assert placed.place(snapshot) == (0, ""), placed.said
+    assert check(placed.wanted(snapshot), notes=False)
+
+
 def test_a_symlink_of_the_repository_may_become_a_folder_later(placed: Placed) -> None:
     (placed.repo.root / "data").symlink_to("elsewhere")
     first = placed.state(a="1\n")
