@@ -499,7 +499,10 @@ def test_an_unreadable_rental_record_is_kept_until_every_account_was_asked(
 def test_an_unreadable_rental_record_is_restored_from_the_marked_box(world: RentingWorld) -> None:
     box, _ = world.up()
     file = rental._folder() / f"{box.mark}.json"
-    for broken in ("", "[]", '{"mark": 3}', file.read_text().replace('"vast"', "7")):
+    text = file.read_text()
+    of_nobody, unknown = text.replace('"vast"', "7"), text.replace('"rented"', '"sold"')
+    assert text not in (of_nobody, unknown)
+    for broken in ("", "[]", '{"mark": 3}', of_nobody, unknown):
         file.write_text(broken)
         (lost,) = rental.all_rentals()
         assert (lost.mark, lost.state) == (box.mark, RentalState.ASKED)
