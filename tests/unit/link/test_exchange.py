@@ -98,6 +98,7 @@ def test_a_script_becomes_a_command_of_one_line_without_exclamation_marks_and_ba
     assert command.count("'") == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("login", ["/bin/sh", "bash"])
 @pytest.mark.parametrize("of", ["/bin/sh", "bash --norc"])
 def test_shell_settings_of_the_environment_do_not_change_a_sent_script(

@@ -159,6 +159,7 @@ def test_a_download_over_the_network_counts_as_use_of_the_box(
     assert second_look(run).used == is_used
 
 
+@pytest.mark.slow
 def test_a_program_doing_io_is_use_of_the_box(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(activity, "IO", 2_000)
     with subprocess.Popen([sys.executable, "-c", MOVES], stdout=subprocess.DEVNULL) as moving:
