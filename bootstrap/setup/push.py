@@ -96,8 +96,12 @@ def links_line(inside: str, shared: Sequence[str], results: Sequence[str] = ()) 
     for one in shared:
         if f"{inside}/".startswith(f"{one.rstrip('/')}/"):
             return f"other trees have a link to {one}, which the profile shares"
-    one = "" if inside == "." else f"; to all of it with shared: [{inside}/] in the profile"
-    return f"other trees get links to these files{one}"
+    if inside == ".":
+        return "other trees get links to these files"
+    return (
+        "other trees get links to these files; if git ignores all of it, to all of it with "
+        f"shared: [{inside}/] in the profile"
+    )
 
 
 def _shared(options: BoxOptions) -> tuple[Sequence[str], Sequence[str]]:

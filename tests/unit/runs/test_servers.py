@@ -37,29 +37,25 @@ def test_the_port_and_token_of_jupyter_or_tensorboard_are_read_from_the_box(
 
 
 @pytest.mark.parametrize(
-    "line",
+    ("kind", "line"),
     [
-        "",
-        "server\t{",
-        "server\t[]",
-        "server\t" + "[" * 3000,
-        *(said(port=port) for port in (0, 65536, -1, True, "22", 4000.5, None)),
-        *(said(token=token) for token in ("", "short", f"{TOKEN}@evil", f"{TOKEN}\n", 7, None)),
+        *((JUPYTER, line) for line in ("", "server\t{", "server\t[]", "server\t" + "[" * 3000)),
+        *((JUPYTER, said(port=port)) for port in (0, 65536, -1, True, "22", 4000.5, None)),
+        *(
+            (JUPYTER, said(token=token))
+            for token in ("", "short", f"{TOKEN}@evil", f"{TOKEN}\n", 7, None)
+        ),
+        *(
+            (TENSORBOARD, said(path_prefix=path))
+            for path in (f"{TOKEN}@evil", f"//evil.example/{TOKEN}", f"/{TOKEN}/..", "")
+        ),
     ],
 )
-def test_a_malformed_server_line_from_a_box_is_refused(
-    monkeypatch: pytest.MonkeyPatch, line: str
+def test_a_server_line_from_a_box_that_is_malformed_or_leads_elsewhere_is_refused(
+    monkeypatch: pytest.MonkeyPatch, kind: ServerKind, line: str
 ) -> None:
     with pytest.raises(StepFailedError):
-        told(monkeypatch, JUPYTER, line)
-
-
-@pytest.mark.parametrize("path", [f"{TOKEN}@evil", f"//evil.example/{TOKEN}", f"/{TOKEN}/..", ""])
-def test_a_server_path_from_a_box_that_leads_elsewhere_is_refused(
-    monkeypatch: pytest.MonkeyPatch, path: str
-) -> None:
-    with pytest.raises(StepFailedError):
-        told(monkeypatch, TENSORBOARD, said(path_prefix=path))
+        told(monkeypatch, kind, line)
 
 
 def test_why_jupyter_failed_to_start_is_shown_without_control_characters(
