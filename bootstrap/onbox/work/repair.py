@@ -36,7 +36,10 @@ def _is_git_at_work(folder: str) -> bool:
         if process.first("comm").startswith("git"):
             words = process.first("cmdline").replace("\0", " ")
             with suppress(OSError):
-                words = f"{os.readlink(f'{process.path}/cwd')}/ {words}"
+                folder_of = os.readlink(f"{process.path}/cwd")
+                if not words:
+                    return True  # it is just being started
+                words = f"{folder_of}/ {words}"
             if f" {words}".replace("=", " ").find(f" {folder}") >= 0:
                 return True
     return False
