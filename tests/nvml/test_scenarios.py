@@ -41,7 +41,9 @@ def test_the_verdict_that_a_box_wrote_is_read_here_and_ends_with_keep_or_return(
     assert page.verdict_lines(read)[-1] == ("Return this box." if wrong else "Keep this box.")
 
 
-def test_a_verdict_tells_name_and_memory_of_each_gpu_driver_and_cuda(rig: stub.NvmlRig) -> None:
+def test_a_verdict_has_driver_and_cuda_versions_and_each_gpus_name_and_memory(
+    rig: stub.NvmlRig,
+) -> None:
     result = rig.run(A100).result
     assert (result["version"], result["driver"], result["cuda"]) == (1, "550.54.15", "12.4")
     assert result["gpus"] == [
@@ -131,7 +133,9 @@ def test_every_nvml_error_at_its_start_returns_the_box(rig: stub.NvmlRig, code: 
     assert "pass" not in {c["outcome"] for c in answer.result["checks"]}
 
 
-def test_each_known_nvml_error_at_its_start_has_a_sentence_of_its_own(rig: stub.NvmlRig) -> None:
+def test_each_nvml_error_at_initialization_is_explained_by_a_sentence_of_its_own(
+    rig: stub.NvmlRig,
+) -> None:
     said = [rig.run(f"init = !{code}").result["reasons"][0]["says"] for code in INIT]
     assert len(set(said)) == len(said)
 

@@ -146,7 +146,9 @@ class Slow(LocalWire):
 
 
 @pytest.mark.parametrize("most", [BOTH, BOTH - 1])
-def test_a_launch_keeps_a_program_that_another_client_still_sends(most: int, workdir: Path) -> None:
+def test_launching_a_setup_does_not_remove_a_program_that_another_client_is_still_sending(
+    most: int, workdir: Path
+) -> None:
     launch(Slow(workdir, Cut(most)), start(workdir))
     assert (workdir / ".boxstrap/setups" / SETUP / "pid").exists()
     programs = [*workdir.glob(".boxstrap/box/*"), *workdir.glob(".boxstrap/box/*/*.sh")]

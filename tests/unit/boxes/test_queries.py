@@ -292,7 +292,9 @@ NOTHING: dict[str, Value] = {
 }
 
 
-def test_a_probe_about_another_script_brings_no_plan(box_home: BoxHome, tmp_path: Path) -> None:
+def test_a_box_asked_about_another_setup_script_than_its_last_tells_no_plan(
+    box_home: BoxHome, tmp_path: Path
+) -> None:
     values = {**ASKED["probe"], "script_id": "c" * 64}
     text = build_query("probe", workdir=str(box_home.workdir), **values)
     assert parse_probe(answer(["sh", "-c"], text, tmp_path)).plan == {}

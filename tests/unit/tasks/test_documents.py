@@ -28,7 +28,7 @@ def test_each_command_has_a_json_option_and_a_schema() -> None:
     assert sorted(DOCUMENTS) == TASKS
 
 
-def test_commands_for_several_boxes_have_a_json_schema_with_a_document_per_box() -> None:
+def test_the_json_schema_of_a_command_for_several_boxes_has_one_document_per_box() -> None:
     for name in TASKS:
         takes_several = HOSTS[1] in find(name).options and name not in ONE_DOCUMENT
         assert takes_several == (name in SEVERAL), name

@@ -145,7 +145,7 @@ def test_an_object_whose_name_is_also_a_folder_is_refused() -> None:
 
 
 @pytest.mark.slow  # starts the server
-def test_too_many_objects_in_a_bucket_are_refused(
+def test_data_from_a_bucket_with_more_objects_than_the_limit_is_refused(
     server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(buckets, "MOST_OBJECTS", 1100)
