@@ -248,7 +248,7 @@ def test_after_each_cut_of_a_push_only_the_file_under_way_is_sent_again(
     assert not (target / ".boxstrap-parts").exists()
 
 
-def test_a_file_that_changes_while_it_is_pushed_is_sent_as_it_is_then(
+def test_a_file_that_changes_while_it_is_pushed_arrives_with_its_new_content(
     push: Push, source: Path, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(source, large=bytes(2 * MIB), small="1")
