@@ -280,30 +280,3 @@ def test_cells_of_a_sweep_see_no_results_but_their_own(trainer: Trainer) -> None
     trainer.run("clean", "--yes").must(9)  # the tree of what may still be resumed stays
     left = [one.name for one in trainer.tree.parent.glob(f"{trainer.tree.name}@*")]
     assert left == [Path(begun["tree"]).name]
-
-
-@pytest.mark.parametrize("dies", [False, True], ids=["answers", "killed"])
-def test_results_of_an_earlier_run_stay_whole_when_the_next_one_starts_or_the_keeper_dies(
-    dies: bool, trainer: Trainer
-) -> None:
-    python = trainer.folder("train-1").parents[2] / "agent/bin/python"
-    real = python.resolve()
-    python.unlink()
-    python.write_text(
-        f'#!/bin/sh\necho "$*" >>{trainer.user.home}/asked\n'
-        + ('case "$*" in *" ahead "*) head -c 1 >/dev/null; kill -9 $$ ;; esac\n' if dies else "")
-        + f'exec {real} "$@"\n'
-    )
-    python.chmod(0o755)
-    trainer.train("second")
-    trainer.over("train-2")
-    asked = [
-        line.split("runs.start ")[1].split()[0]
-        for line in (trainer.user.home / "asked").read_text().splitlines()
-        if "runs.start" in line
-    ]
-    assert asked[: 1 + dies] == ["ahead", "begin"][: 1 + dies]
-    assert ("begin" in asked) == dies
-    for name, made in {"train-1": FIRST, "train-2": SECOND}.items():
-        trainer.run("pull", "--run", name).must(0)
-        assert trainer.home(name) == made
