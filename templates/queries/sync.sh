@@ -4,7 +4,8 @@
 # library: repository queries/program
 
 can_begin() {
-  command -v git >/dev/null && find_program "$module" || return
+  # An older boxstrap's program may be here.
+  command -v git >/dev/null && find_program "$module" && [ -f "${program%/*}/${module%.*}/${module#*.}.py" ] || return
   [ "$python" != python3 ] || python3 -I -c 'import sys; sys.exit(sys.version_info < (3, 8))' 2>/dev/null
 }
 

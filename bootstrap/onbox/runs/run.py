@@ -83,7 +83,7 @@ def _begin(asked: Asked, state: SentState, setup: Popen[bytes]) -> None:
         if not new_run.has_tmux():
             answer("warn", "no-tmux")
         run = start.begin(given)
-        write_whole(f"{run.path}/made_of", os.fsdecode(setup.stdout.read()))
+        write_whole(f"{run.path}/made_of", given["more"] + os.fsdecode(setup.stdout.read()))
         write_whole(f"{state.tree.notes}/train.ok", f"{given['work']}\n", 0o600)
     except new_run.NotStartedError as error:
         report(home, error.code, str(error))

@@ -33,21 +33,23 @@ from .window import open_session, window_program
 
 
 def read_request(file: int = 0) -> dict[str, str]:
-    """Return what is asked for. Raises NotStartedError if not all of it came."""
+    """Return what is asked for, and what came with its end: `more`. Raises NotStartedError if not
+    all of it came."""
     said = b""
     asked: dict[str, str] = {}
-    while not said.endswith(b"\0over\0"):  # others may hold the pipe's other end open
+    while b"\0over\0" not in said:  # others may hold the pipe's other end open
         piece = os.read(file, 1 << 16)
         if not piece:
             raise NotStartedError("", "not all of the request came")
         said += piece
-    for pair in said.decode("utf-8", "surrogateescape").split("\0")[:-2]:
+    said, _, more = said.partition(b"\0over\0")
+    for pair in said.decode("utf-8", "surrogateescape").split("\0"):
         name, _, value = pair.partition("=")
         asked[name] = f"{asked[name]}\n{value}" if name in asked else value
     # Before anything is asked of tmux.
     new_run.clean_environment(asked.get("home", ""))
     names = (*new_run.ALWAYS, *new_run.IF_ASKED)
-    return {**dict.fromkeys(names, ""), **asked}
+    return {**dict.fromkeys(names, ""), **asked, "more": os.fsdecode(more)}
 
 
 def of_work(home: str, work: str) -> RunFolder | None:

@@ -202,6 +202,17 @@ def test_of_runs_begun_in_the_same_second_the_later_run_is_the_newest(
     assert [run.name for run in found.runs][:3] == ["third-1", "lost-1", "other-2"]
 
 
+@pytest.mark.parametrize("module", ["work/sync.py", "runs/run.py"])
+def test_a_box_with_the_program_of_an_older_boxstrap_is_to_be_set_up(
+    module: str, box_home: BoxHome, tmp_path: Path
+) -> None:
+    (box_home.path / "box/current/onbox" / module).unlink()
+    about = {"key": "homework-1", "root": "", "name": "homework", "request": "{}", "waits": 0}
+    named = {"module": module[:-3].replace("/", "."), "lacking": "fresh\t\n"}
+    query = build_query("sync", workdir=str(box_home.workdir), **about, **named)
+    assert answer(["sh", "-c"], query, tmp_path) == b"fresh\t\nover\t"
+
+
 def _waiter(box_home: BoxHome, patience: str) -> subprocess.Popen[str]:
     about = {"verb": "wait", "run": "homework-1/train-7", "patience": patience}
     text = ask("verbs", about, workdir=str(box_home.workdir))

@@ -64,6 +64,17 @@ def test_the_newest_run_is_the_one_that_began_last(tmp_path: Path) -> None:
     assert newest.name == "k/a-1"
 
 
+def test_what_a_run_is_made_of_is_read_though_more_came_with_its_end() -> None:
+    """Copies of earlier results may take longer than the steps' checks."""
+    ours, theirs = os.pipe()
+    os.write(theirs, b"work=w\0results=a\0results=b\0over\0environment 1\n")
+    os.close(theirs)
+    asked = start.read_request(ours)
+    os.close(ours)
+    assert (asked["work"], asked["results"]) == ("w", "a\nb")
+    assert asked["more"] == "environment 1\n"
+
+
 @pytest.mark.parametrize(("commit", "why"), [("c1", "snapshot"), ("c2", "commit")])
 def test_changes_on_the_same_commit_are_reported_as_a_new_snapshot_not_a_new_commit(
     commit: str, why: str, tmp_path: Path
