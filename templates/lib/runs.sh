@@ -13,11 +13,19 @@ is_started() { [ -n "$RUN_ID" ] && RUN_DIR=$(onbox runs.start id "$BOX_HOME" "$R
 find_alive() { ALIVE_RUN=$(live_run alive "$REPO_KEY" "$REPO_DIR") || :; }
 
 # live_run WORD ARGUMENT...: prints a run that is alive, or waits for its turn, and is so: see onbox/work/trees.py. 1 if
-# none is; the runs of most boxes are over, and none need be asked then.
+# none is; the runs of most boxes are over, and none need be asked then. Where no Python answers, the step `agent`
+# brings one again; a run whose processes live may be anywhere until then.
 live_run() {
-  local dir
+  local dir run
   for dir in "$BOX_HOME"/runs/*/*/; do
-    [ ! -d "$dir" ] || [ -f "$dir/exit" ] || { onbox work.trees "$1" "$BOX_HOME" "${@:2}"; return; }
+    if [ ! -d "$dir" ] || [ -f "$dir/exit" ]; then continue; fi
+    if IFS= read -r run < <(onbox work.trees "$1" "$BOX_HOME" "${@:2}"); then
+      [ -n "$run" ] && printf '%s\n' "$run"
+      return
+    fi
+    while read -r run; do
+      if [ "$run" = queued ] || alive "$run"; then printf '%s\n' "${dir%/}" && return; fi
+    done < <(cat "$dir/pid" 2>/dev/null || { [ ! -f "$dir/queue" ] || echo queued; })
   done
   return 1
 }

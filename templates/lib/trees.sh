@@ -30,11 +30,14 @@ find_environment() {
 # Whether the profile says where the environment is: then all trees share it.
 is_shared_venv() { [[ $VENV == [/~]* ]]; }
 
-# choose_tree: for a new run of REPO_TREE and TRAIN_COMMAND, with the lock held: see onbox/work/trees.py.
+# choose_tree: for a new run of REPO_TREE and TRAIN_COMMAND, with the lock held: see onbox/work/trees.py. Where no Python
+# answers, as before a first setup, it is the main one, if no run has that.
 choose_tree() {
-  local cell=''
+  local cell='' number
   ! is_cell || cell=yes
-  use_tree "$(onbox work.trees choose "$BOX_HOME" "$REPO_KEY" "$MAIN_DIR" "$REPO_TREE" "$TRAIN_COMMAND" "$TRAIN_SESSION" "$BESIDE" "$cell" || printf 1)"
+  number=$(onbox work.trees choose "$BOX_HOME" "$REPO_KEY" "$MAIN_DIR" "$REPO_TREE" "$TRAIN_COMMAND" "$TRAIN_SESSION" "$BESIDE" "$cell") ||
+    ! live_run holds "$REPO_KEY" "$MAIN_DIR" >/dev/null || return 1
+  use_tree "${number:-1}"
 }
 
 is_cell() { [[ $RUN_VARIABLES == *BOXSTRAP_CELL=* ]]; }

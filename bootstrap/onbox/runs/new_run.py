@@ -226,7 +226,9 @@ def revive_uploads(home: str) -> None:
 
 def clean_environment(home: str) -> None:
     """Take out of ours what Python set, and the box's secrets, which rc files set: tmux shows what
-    it has to anyone who asks. A run reads them from their file."""
+    it has to anyone who asks. A run reads them from their file. No program can use a TMPDIR that
+    isn't there."""
     forget_locale()
-    for name in {*secrets_of(home), "TMUX", "BOXSTRAP_RUN"} & {*os.environ}:
+    lost = () if os.access(os.environ.get("TMPDIR", ""), os.W_OK) else ("TMPDIR",)
+    for name in {*secrets_of(home), *lost, "TMUX", "BOXSTRAP_RUN"} & {*os.environ}:
         del os.environ[name]

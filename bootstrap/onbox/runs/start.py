@@ -59,7 +59,10 @@ def of_work(home: str, work: str) -> RunFolder | None:
 
 
 def begin(asked: dict[str, str]) -> RunFolder:
-    """Start the run, or go on with the one of the same work. Raises NotStartedError, OSError."""
+    """Start the run, once for its id, or go on with the one of the same work. Raises
+    NotStartedError, OSError."""
+    if asked["id"] and (run := new_run.started(asked)):
+        return run
     home, patience = asked["home"], "inf" if asked["resume_all"] else ""
     if asked["resume_all"]:  # they ran in parallel before
         for run in died(home, asked["key"]):

@@ -51,7 +51,8 @@ def free_locks(git_folder: str, folder: str) -> None:
         locks = locks_in(git_folder)
         if not locks or not _is_git_at_work(folder):
             for lock in locks:
-                os.unlink(lock)
+                with suppress(FileNotFoundError):  # a git that just ended took it along
+                    os.unlink(lock)
             return
         sleep(0.2)
     raise StepError("git-busy", f"another git is at work in {folder}: {locks[0]}")

@@ -65,3 +65,13 @@ def test_a_lock_that_a_killed_git_left_is_removed_and_one_of_a_git_at_work_stays
     repair.free_locks(str(store), str(store))
     assert not left.exists()
     assert data.exists()
+
+
+def test_a_lock_whose_git_ends_just_now_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two clients may send to one box at the same time."""
+    lock = tmp_path / "HEAD.lock"
+    lock.touch()
+    monkeypatch.setattr(repair, "_is_git_at_work", lambda _: lock.unlink())
+    repair.free_locks(str(tmp_path), str(tmp_path))

@@ -15,7 +15,7 @@ import pytest
 
 from bootstrap.link import build_query
 from bootstrap.onbox.run_folder import RunFolder
-from bootstrap.onbox.runs import runner
+from bootstrap.onbox.runs import new_run, runner
 from tests.box_programs import lay_programs, runner_of
 from tests.plain_environment import HERE
 from tests.run_states import CASES
@@ -71,6 +71,15 @@ def test_the_profiles_variables_do_not_collide_with_the_runners_own(tmp_path: Pa
     names = ("run", "env_file", "venv", "child", "rc", "shown", "identity", "stat", "fields", "IFS")
     code, why, log = finish(tmp_path, 'echo "$run $child"', **dict.fromkeys(names, "abc"))
     assert (code, why, log) == ("0", "exit 0", "abc abc\n")
+
+
+def test_a_run_gets_no_tmpdir_of_a_login_that_is_not_there(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for folder, stays in ((tmp_path, True), (tmp_path / "gone", False)):
+        monkeypatch.setenv("TMPDIR", str(folder))
+        new_run.clean_environment(str(tmp_path))
+        assert ("TMPDIR" in os.environ) == stays
 
 
 def test_the_profiles_path_variable_applies_only_to_the_training_command(tmp_path: Path) -> None:

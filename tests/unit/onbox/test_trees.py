@@ -6,12 +6,13 @@ import os
 import shlex
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from bootstrap.onbox import MAIN
-from bootstrap.onbox.runs import resume, start
+from bootstrap.onbox.runs import new_run, resume, start
 from bootstrap.onbox.work.trees import choose
 from bootstrap.steps.shell import shell_part
 from tests.box_programs import LIBRARY
@@ -312,6 +313,30 @@ def test_an_environment_that_a_live_run_uses_is_not_changed(trees: Trees) -> Non
     said = trees.ask("apply_python", check=False)
     assert "environment-in-use" in said
     assert "run-2" in said
+
+
+@pytest.mark.parametrize(("state", "is_held"), [("running", True), ("died", False)])
+def test_a_live_run_holds_its_tree_also_where_no_python_answers(
+    state: str, is_held: bool, trees: Trees
+) -> None:
+    """A setup that brings the box's Python again switches no files under it."""
+    trees.add_run("train-1", trees.main, state=state)
+    values = {"TRAIN_COMMAND": TRAIN, "TRAIN_SESSION": "train", "BESIDE": "", "ONBOX": "/nowhere"}
+    found = trees.ask('find_alive 2>/dev/null; echo "${ALIVE_RUN##*/}"', **values)
+    assert found == ("train-1\n" if is_held else "\n")
+    said = trees.ask('choose_tree && echo "tree $TREE_NUMBER"', check=False, **values)
+    assert ("tree 1" in said) != is_held
+
+
+def test_a_run_that_was_started_is_not_made_again_under_its_id(trees: Trees) -> None:
+    trees.add_run("train-1", trees.main)
+    run = trees.home / "runs/k/train-1"
+    (run / "id").write_text("id1\n")
+    asked = {**dict.fromkeys((*new_run.ALWAYS, *new_run.IF_ASKED), ""), "id": "id1"}
+    asked |= {"home": str(trees.home), "key": "k", "restart": "yes", "resume_all": ""}
+    with suppress(KeyError):  # it would be made again
+        start.begin(asked)
+    assert (run / "pid").exists()
 
 
 def test_a_run_that_died_in_a_tree_beside_is_not_restarted_at_boot(trees: Trees) -> None:
