@@ -61,9 +61,10 @@ def _begin(asked: Asked, state: SentState, setup: Popen[bytes]) -> None:
     state.tree = choose(home, key, main, state.content, *own)
     if not is_placed(state.tree):
         return answer("setup", "repo")
-    # What earlier results the run would lose is copied while its files are placed.
+    # What earlier results the run would lose is copied while its files are placed; to the end, even
+    # if these can't be.
     ahead = (f"{home}/runs/{key}", state.tree.path, asked["result"])
-    keeper = threading.Thread(target=start.keep_ahead, args=ahead, daemon=True)
+    keeper = threading.Thread(target=start.keep_ahead, args=ahead)
     if asked["keeps"]:
         keeper.start()
     _tell(setup, state.tree.number)

@@ -8,16 +8,22 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
+from threading import Event, current_thread
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from bootstrap.onbox import MAIN
+from bootstrap.onbox.git import BoxTree
 from bootstrap.onbox.runs import new_run, resume, start
+from bootstrap.onbox.runs import run as run_program
 from bootstrap.onbox.work.trees import choose
 from bootstrap.steps.shell import shell_part
 from tests.box_programs import LIBRARY
 from tests.run_states import identity
 from tests.unit.boxes.conftest import DEAD
+from tests.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.slow  # each starts programs
 
@@ -326,6 +332,33 @@ def test_a_live_run_holds_its_tree_also_where_no_python_answers(
     assert found == ("train-1\n" if is_held else "\n")
     said = trees.ask('choose_tree && echo "tree $TREE_NUMBER"', check=False, **values)
     assert ("tree 1" in said) != is_held
+
+
+def test_copies_of_earlier_results_are_finished_though_the_files_cant_be_placed(
+    trees: Trees, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copy that was cut off would stay in the folder of its run."""
+    begun, goes_on = Event(), Event()
+    kept: list[bool] = []
+
+    def keep(*_: object) -> None:
+        begun.set()
+        goes_on.wait(PATIENCE_S)
+        kept.append(current_thread().daemon)
+
+    monkeypatch.setattr(start, "keep_ahead", keep)
+    monkeypatch.setattr(
+        run_program, "choose", lambda *_: BoxTree(str(trees.home), "k", str(trees.main))
+    )
+    monkeypatch.setattr(run_program, "is_placed", bool)
+    monkeypatch.setattr(run_program, "_tell", print)
+    state: Any = SimpleNamespace(content="", place=lambda: not begun.wait(PATIENCE_S))
+    names = ("key", "main", "command", "session", "beside", "cell", "result")
+    asked = {**dict.fromkeys(names, ""), "home": "", "keeps": True}
+    nobody: Any = None
+    run_program._begin(asked, state, nobody)
+    goes_on.set()
+    assert wait_until(lambda: kept) == [False]
 
 
 def test_a_run_that_was_started_is_not_made_again_under_its_id(trees: Trees) -> None:
