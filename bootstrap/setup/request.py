@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from typing import TYPE_CHECKING
 
 from bootstrap.errors import UsageError
@@ -69,9 +68,9 @@ class RunOptions:
 
 
 def _as_word(text: str) -> str:
-    """Return it as one word, from which `printf %b` makes it again."""
-    said = text.encode(errors="surrogateescape")
-    return re.sub(rb"[^A-Za-z0-9_./:=,-]", lambda one: b"\\x%02x" % one[0][0], said).decode()
+    """Return it as one word, from which `printf %b` makes it again: who looks for a run's command
+    among the processes of its box finds only the run."""
+    return "".join(f"\\x{byte:02x}" for byte in text.encode(errors="surrogateescape"))
 
 
 @dataclass(frozen=True)

@@ -17,4 +17,6 @@ until can_begin; do
   sleep 0.1
 done
 find_repository "$box_home" "$key" "$root" "$name"
-exec "$python" -I -S -B -X utf8 "$program" "$module" "$box_home" "$request" "$repo_key" "$repo_dir"
+# No list of processes shows it: who looks there for a run's command finds only the run.
+export BOXSTRAP_REQUEST="$request"
+exec "$python" -I -S -B -X utf8 "$program" "$module" "$box_home" "$repo_key" "$repo_dir"

@@ -1,8 +1,8 @@
 """The bare repository on the box that takes git's objects as they are sent.
 
-`onbox work.store BOX_HOME REQUEST KEY FOLDER` takes a setup's commit from standard input, as
-`ObjectStream` sends it, and prints git's report, then its errors. The request, a document of JSON,
-says how the repository names objects: `format`.
+`onbox work.store BOX_HOME KEY FOLDER` takes a setup's commit from standard input, as `ObjectStream`
+sends it, and prints git's report, then its errors. The variable BOXSTRAP_REQUEST, a document of
+JSON, says how the repository names objects: `format`.
 """
 
 from __future__ import annotations
@@ -87,8 +87,9 @@ def read_pieces(size: int) -> Iterator[bytes]:
 
 def main() -> None:
     os.umask(0o077)
-    home, request, key, _ = sys.argv[1:]
-    store = open_store(f"{home}/store/{key}.git", json.loads(request)["format"])
+    home, key, _ = sys.argv[1:]
+    asked = json.loads(os.environ.pop("BOXSTRAP_REQUEST"))
+    store = open_store(f"{home}/store/{key}.git", asked["format"])
     os.write(1, b"receive-pack\n")
     done = take_objects(store, 0)
     os.write(1, done.output)

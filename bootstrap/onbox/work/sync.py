@@ -1,11 +1,11 @@
 """States of a repository that come outside a setup: received into the store, and placed.
 
-`onbox work.sync BOX_HOME REQUEST KEY FOLDER`: a document of JSON; the key that the repository has
-here, and its folder. The request says how the repository names objects (`format`), what the profile
-says of its tree, how many seconds to wait for the box. Its `state` is a line `BASE SNAPSHOT COMMIT
-TREE BRANCH BYTES` with its `objects`; without one such lines come on standard input, each before so
-many bytes (`-`: all that comes). What becomes of each is printed: a word, a tab and a value; at
-last `over`.
+`onbox work.sync BOX_HOME KEY FOLDER`: the key that the repository has here, and its folder. The
+variable BOXSTRAP_REQUEST, a document of JSON, says how the repository names objects (`format`),
+what the profile says of its tree, how many seconds to wait for the box. Its `state` is a line `BASE
+SNAPSHOT COMMIT TREE BRANCH BYTES` with its `objects`; without one such lines come on standard
+input, each before so many bytes (`-`: all that comes). What becomes of each is printed: a word, a
+tab and a value; at last `over`.
 """
 
 from __future__ import annotations
@@ -132,8 +132,8 @@ def report(home: str, code: str, said: str) -> None:
 
 
 def read_request() -> Asked:
-    asked: Asked = json.loads(sys.argv[2])
-    home, key, folder = sys.argv[1], *sys.argv[3:]
+    asked: Asked = json.loads(os.environ.pop("BOXSTRAP_REQUEST"))
+    home, key, folder = sys.argv[1:]
     usual = f"{os.path.dirname(home)}/{asked['name']}"
     os.umask(0o022)
     signal(SIGHUP, SIG_IGN)  # a link that breaks leaves nothing half done

@@ -213,6 +213,23 @@ def test_a_box_with_the_program_of_an_older_boxstrap_is_to_be_set_up(
     assert answer(["sh", "-c"], query, tmp_path) == b"fresh\t\nover\t"
 
 
+def test_no_list_of_processes_shows_what_a_box_is_asked_to_run(
+    box_home: BoxHome, tmp_path: Path
+) -> None:
+    """A training that ends others by their command (`pkill -f train.py`) ends no `run`."""
+    python = box_home.path / "agent/bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text('#!/bin/sh\ntr "\\0" " " </proc/$$/cmdline\necho\necho "$BOXSTRAP_REQUEST"\n')
+    python.chmod(0o755)
+    about = {"key": "homework-1", "root": "", "name": "homework", "waits": 0, "lacking": ""}
+    named = {"module": "runs.run", "request": '{"command": "python train.py"}'}
+    query = build_query("sync", workdir=str(box_home.workdir), **about, **named)
+    listed, _, given = answer(["sh", "-c"], query, tmp_path).decode().partition("\n")
+    assert "runs.run" in listed
+    assert "train.py" not in listed
+    assert given == named["request"]
+
+
 def _waiter(box_home: BoxHome, patience: str) -> subprocess.Popen[str]:
     about = {"verb": "wait", "run": "homework-1/train-7", "patience": patience}
     text = ask("verbs", about, workdir=str(box_home.workdir))

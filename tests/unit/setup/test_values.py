@@ -18,8 +18,9 @@ from bootstrap.link import build_query
 from bootstrap.profile import make_profile
 from bootstrap.profile.load import read_profile
 from bootstrap.setup.program import program
+from bootstrap.setup.request import RunOptions
 from bootstrap.setup.script import render_script, variables
-from bootstrap.steps.shell import Value, harmless, quote
+from bootstrap.steps.shell import Value, functions, harmless, quote
 from tests.unit.profile import hostile
 from tests.unit.setup.scripts import WORK, profile, render, variables_part
 
@@ -159,3 +160,16 @@ def test_a_run_of_a_profile_without_training_has_the_default_grace_and_log_limit
     for what in (profile("vast"), read_profile("vast").profile):
         values = dict(variables(what, WORK, local=False, secrets_id=""))
         assert (values["TRAIN_GRACE"], values["LOG_MAX_MIB"]) == (10, 1024)
+
+
+def test_the_words_of_a_run_hide_its_command_from_a_list_of_processes_and_bash_reads_it() -> None:
+    command, variable = "python train.py --name 'é\\x41'\n", 'train.py \\ "%s"'
+    wish = RunOptions(command, variables=(("NAME", variable),))
+    words = wish.words(profile("ssh"))
+    assert not any("train.py" in word for word in words)
+    read = f'{functions("lib", "main", ("read_words",))}\nwith_train() {{ :; }}\nread_words "$@"\n'
+    shown = 'printf \'%s\\0\' "$TRAIN_COMMAND" "$RUN_VARIABLES"'
+    said = subprocess.run(
+        ["bash", "-c", f"{read}{shown}", "bash", *words], capture_output=True, check=True
+    ).stdout
+    assert said.decode().split("\0")[:-1] == [command, f"NAME={variable}"]
