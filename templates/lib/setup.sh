@@ -53,8 +53,12 @@ prepare_box() {
   sweep
   link_home
   guard_settings
+  if ! [ "$BOX_HOME/box/current" -ef "$PROGRAMS" ]; then
+    # Who has just found it is about to start it.
+    touch -c "$BOX_HOME/box/current/."
+    ln -sfn "${PROGRAMS##*/}" "$BOX_HOME/box/current"
+  fi
   sweep_programs
-  [ "$BOX_HOME/box/current" -ef "$PROGRAMS" ] || ln -sfn "${PROGRAMS##*/}" "$BOX_HOME/box/current"
   tell_agents
   attend_lease
   note_repository
