@@ -90,7 +90,7 @@ def pytest_mix_of_tests(config: pytest.Config, items: list[pytest.Item]) -> None
     others = [file for file in files if "unit" not in file.relative_to(config.rootpath).parts]
     slow = [file for file in files if file in long and file not in others]
     quick = [file for file in files if file not in long and file not in others]
-    parts = ((quick, 0, 1), (slow, 0, 7 / 8), (others, 1 / 16, 7 / 8))
+    parts = ((quick, 0, 1), (slow, 0, 7 / 8), (others, 1 / 4, 7 / 8))
     place = {
         file: begin + (end - begin) * at / len(part)
         for part, begin, end in parts
