@@ -267,7 +267,15 @@ def _folder() -> Path:
 
 
 def _load(file: Path) -> RunAtHome | None:
-    return read_kept(kept_record(file))
+    """Return the run, with its places where its repository is now."""
+    kept = read_kept(kept_record(file))
+    if kept is None:
+        return None
+    place, result_place = (
+        each and str(PullPlace.again(Path(each), kept.key).path)
+        for each in (kept.place, kept.result_place)
+    )
+    return replace(kept, place=place, result_place=result_place)
 
 
 _DEFAULT = RunAtHome("", 0.0, "", Run("", "", "waiting", None, 0, "", "", "", 0, 0, ""))
@@ -292,10 +300,8 @@ def read_kept(row: object) -> RunAtHome | None:
         else ()
     )
     given = {name: _like(row.get(name), default) for name, default in vars(_DEFAULT).items()}
-    given["results"] = given["results"] if given["results"] in _RESULTS else ""
-    for name in ("place", "result_place"):
-        given[name] = given[name] and str(PullPlace.again(Path(given[name]), given["key"]).path)
-    return RunAtHome(**{**given, "run": run, "log": log})
+    results = given["results"] if given["results"] in _RESULTS else ""
+    return RunAtHome(**{**given, "run": run, "log": log, "results": results})
 
 
 def row_of(run: Run) -> dict[str, object]:
@@ -377,16 +383,18 @@ def seen_on(box: KnownBox) -> list[RunAtHome]:
     mine = {own: key for key, own in _keys_in(document)}
     found = []
     rows = document.get("runs", {})
+    looked = 0.0
+    with contextlib.suppress(OSError):  # where nothing changed it is not written, but touched
+        looked = file.stat().st_mtime
     for row in rows.values() if isinstance(rows, dict) else ():
         run = run_of(row)
         if run is None:
             continue
-        # Where nothing changed it is not written again, but touched.
         noted, box_time = (
             _like(row.get(name), _like(document.get(name), default))
             for name, default in (("noted", box.seen), ("box_time", 0))
         )
-        since = max(0.0, file.stat().st_mtime - noted)
+        since = max(0.0, looked - noted)
         found.append(
             RunAtHome(
                 box.name,

@@ -162,8 +162,7 @@ class BoxLogin:
             if not any(find_kept(self.known, run) for run in own):  # else it was forgotten here
                 self.reporter.warn(
                     f"{self.name} says that it has runs of this repository, and nothing of them is "
-                    "here: where it is the only box, commands here without --host mean it from now "
-                    "on"
+                    "here: where it is the only box, commands without --host mean it from now on"
                 )
         if self.own and self.own not in there:
             from bootstrap.profile.consent import named_repository
@@ -346,14 +345,12 @@ class BoxLogin:
         return wire.path if isinstance(wire, SharedWire) and wire.is_shared else ""
 
     def expect(self, size: int) -> bool:
-        """Log in after all, if so many bytes will come: the window of a shared connection, 2 MiB,
-        is a fifth of that of a login. Return whether this ended what went over that. Raises as
-        `link`."""
-        if size <= _MUCH or not self.shared_socket:
-            return False
-        shared, self.link.wire = self.link.wire, self._log_in_instead()
-        shared.close()
-        return True
+        """Log in after all, if so many bytes will come that the window of a shared connection, a
+        fifth of a login's, is too small; return whether it did. Raises as `link`."""
+        if is_much := size > _MUCH and bool(self.shared_socket):
+            shared, self.link.wire = self.link.wire, self._log_in_instead()
+            shared.close()
+        return is_much
 
     def _dialed(self) -> PendingConnection | None:
         if self.endpoint is None:
