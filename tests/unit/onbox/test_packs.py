@@ -57,10 +57,14 @@ def test_a_lock_that_a_killed_git_left_is_removed_and_one_of_a_git_at_work_stays
     for lock in (left, data):
         lock.touch()
     git = ["git", f"--git-dir={store}", "cat-file", "--batch"]
-    with subprocess.Popen(git, stdin=subprocess.PIPE) as at_work:
+    with subprocess.Popen(git, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as at_work:
+        assert at_work.stdin
+        assert at_work.stdout
+        at_work.stdin.write(b"HEAD\n")
+        at_work.stdin.flush()
+        assert at_work.stdout.readline() == b"HEAD missing\n"  # until then it has another name
         with pytest.raises(repair.StepError, match="git-busy"):
             repair.free_locks(str(store), str(store))
-        assert at_work.stdin
         at_work.stdin.close()
     repair.free_locks(str(store), str(store))
     assert not left.exists()

@@ -154,6 +154,9 @@ class ScriptedBox:
     def setups(self) -> list[str]:
         return sorted(path.name for path in (self.folder / ".boxstrap/setups").iterdir())
 
+    def has_the_commit(self) -> bool:
+        return any(self.folder.glob(".boxstrap/**/refs/boxstrap/*"))
+
     def how_it_ended(self, setup: str) -> int:
         """Wait for a setup's end, and return its exit code as recorded on the box."""
         file = self.folder / f".boxstrap/setups/{setup}/status.json"
@@ -406,6 +409,7 @@ def test_setup_after_a_failed_step_continues_at_that_step(box: ScriptedBox) -> N
 def test_a_cancelled_setup_returns_at_once_and_the_box_finishes_by_itself(box: ScriptedBox) -> None:
     token = CancelToken()
     setup = box.ask(cancel=token).begin().reach_the_wait()
+    wait_until(box.has_the_commit)
     token.cancel()
     setup.end()  # the box waits for ever
     assert isinstance(setup.error, CancelledError)
