@@ -47,8 +47,8 @@ class HostKeyCheck:
         self._pinned = read_pins(box)
         if not self._pinned and box.folder.exists():
             raise incomplete_record_error(box, endpoint, "pinned host key")
-        name = endpoint.host_key_alias or endpoint.pin_name
-        self._users = read_known_hosts(endpoint.known_hosts_files, name)
+        self._users_name = endpoint.host_key_alias or endpoint.pin_name
+        self._users = read_known_hosts(endpoint.known_hosts_files, self._users_name)
         self._known_before = (self._pinned, "") if self._pinned else self._look_up()
         self._accepted: PublicKey | None = None
 
@@ -63,7 +63,7 @@ class HostKeyCheck:
         if key in self._users.revoked:
             raise self._refuse(f"your known_hosts marks its host key as revoked: {key}.")
         if self._pinned and key not in self._pinned:
-            raise self._changed(key, self._pinned, f"pinned for {self._box.name}")
+            raise self._changed(key, self._pinned, self._box.name)
         if self._expected and key.fingerprint != self._expected:
             raise self._refuse(
                 f"its host key is not the one expected.\n"
@@ -103,23 +103,24 @@ class HostKeyCheck:
             raise write_error(box.folder, error) from None
 
     def _look_up(self) -> tuple[frozenset[PublicKey], str]:
-        """Return the known keys of a box that has no pin of its own yet, and who knows them."""
+        """Return the known keys of a box that has no pin of its own yet, and for which box they are
+        pinned; "" if your known_hosts has them."""
         if self._box.own_pin:
             return frozenset(), ""
         if self._users.keys:
-            return self._users.keys, "known in your known_hosts"
+            return self._users.keys, ""
         there = boxes_at(self._endpoint)  # a new name for a known address is not a first contact
         if there is None:
             return frozenset(), ""
         if not (pins := read_pins(there)):
             raise incomplete_record_error(there, self._endpoint, "pinned host key")
-        return pins, f"pinned for {there.name}"
+        return pins, there.name
 
     def _first(self, key: PublicKey) -> None:
-        known, whose = self._known_before
+        known, box = self._known_before
         if known:
             if key not in known:
-                raise self._changed(key, known, whose)
+                raise self._changed(key, known, box)
             return
         if self._first_contact == "strict":
             raise self._refuse(
@@ -144,7 +145,9 @@ class HostKeyCheck:
                 f"image, this is {there.name}, and to be called so without --new-box"
             )
 
-    def _changed(self, key: PublicKey, before: Iterable[PublicKey], whose: str) -> HostKeyError:
+    def _changed(self, key: PublicKey, before: Iterable[PublicKey], box: str) -> HostKeyError:
+        whose = f"pinned for {box}" if box else "known in your known_hosts"
+        forget = f"boxstrap boxes --forget {box}" if box else f"ssh-keygen -R '{self._users_name}'"
         width = max(len(whose), len(_SHOWN))
         lines = "\n".join(f"  {whose:<{width}}  {old}" for old in sorted(before, key=str))
         return self._refuse(
@@ -152,7 +155,7 @@ class HostKeyCheck:
             "Nothing was sent. Rented addresses are reused: if this is another box than before, "
             "set it up with --new-box, which keeps the old one. If it should be the same box, "
             "someone may be in between: compare with the provider's page. Where that shows the new "
-            "key: boxstrap boxes --forget BOX\n"
+            f"key: {forget}\n"
             f"and log in with --host-key {key.fingerprint}, so that no other one is accepted.",
         )
 

@@ -155,6 +155,7 @@ def test_a_changed_host_key_exits_with_4_before_any_login(ssh_user: SshUser, ser
     assert old in message
     assert server.fingerprint in message
     assert "--new-box" in message
+    assert "boxstrap boxes --forget box\n" in message
     assert exit_code(caught.value) == 4
     assert logins(server) == before
     assert [key.fingerprint for key in read_pins(ssh_user.box("box"))] == [old]
@@ -425,6 +426,7 @@ def test_a_host_key_that_contradicts_the_users_known_hosts_is_refused_before_any
     with pytest.raises(HostKeyError) as caught:
         ssh_user.login("box")
     assert fingerprint(other) in caught.value.text()
+    assert f"ssh-keygen -R '[127.0.0.1]:{server.port}'\n" in caught.value.text()
     assert logins(server) == 0
     # The user can override it: with another box, or with the fingerprint.
     ssh_user.login("box", box=ssh_user.box("box", name="third"), host_key=server.fingerprint)
