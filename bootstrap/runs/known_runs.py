@@ -340,10 +340,10 @@ def kept_instead(
 
 
 def over_at_home(
-    options: BoxOptions, name: str | None, error: UsageError, screen: Screen
+    options: BoxOptions, name: str | None, error: BoxstrapError, screen: Screen
 ) -> ListedRun:
-    """Return the run of that name, which is over and came home from a box that is gone. Raises
-    `error` if there is none."""
+    """Return the run of that name, which is over and came home from a box that is gone, or can't be
+    reached. Raises `error` if there is none."""
     found = kept_instead(options, [name], error, screen) if name else []
     if not found or found[0].run.goes_on:
         raise error

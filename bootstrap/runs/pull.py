@@ -106,9 +106,11 @@ def pull_results(options: BoxOptions, screen: Screen, wish: PullOptions) -> None
     brought.check()
 
 
-def say_at_home(options: BoxOptions, screen: Screen, wish: PullOptions, error: UsageError) -> None:
-    """Say that nothing is to be pulled of a run whose box is gone, as all of it is here. Raises
-    `error` if that is not so."""
+def say_at_home(
+    options: BoxOptions, screen: Screen, wish: PullOptions, error: BoxstrapError
+) -> None:
+    """Say that nothing is to be pulled of a run whose box is gone, or can't be reached, as all of
+    it is here. Raises `error` if that is not so."""
     one = over_at_home(options, wish.run, error, screen)
     kept, run = one.kept, one.kept.run
     if one.results not in ("home", "none") or wish.to or wish.also or wish.without:

@@ -133,10 +133,10 @@ def say_over(
     screen: Screen,
     run: str | None,
     tell: Callable[[str, Run], None],
-    error: UsageError,
+    error: BoxstrapError,
 ) -> None:
-    """Say how a run ended that is at home, and whose box is gone. Raises `error` if there is none;
-    TrainingFailedError if it failed."""
+    """Say how a run ended that is at home, and whose box is gone, or can't be reached. Raises
+    `error` if there is none; TrainingFailedError if it failed."""
     kept = over_at_home(options, run, error, screen).kept
     tell(kept.box, kept.run)
     (repository,) = repository_names([kept.repository]).values()

@@ -7,7 +7,7 @@ import json
 import posixpath
 from typing import TYPE_CHECKING
 
-from bootstrap.errors import NoSuchRunError, UsageError, WhichBoxError
+from bootstrap.errors import NoSuchRunError, UnreachableError, UsageError, WhichBoxError
 from bootstrap.paths import expanded
 from bootstrap.tasks.command import BOXES, CONSENT, HOSTS, JSON, MAX_SIZE, Call, command
 from bootstrap.tasks.options import COMMITTED, IDENTITY, PROFILE, REPO_MEANT, WAIT, Option
@@ -115,7 +115,7 @@ def pull(call: Call) -> None:
     else:
         try:
             pull_results(call.options(), call.screen, wish)
-        except (NoSuchRunError, WhichBoxError) as error:
+        except (NoSuchRunError, UnreachableError, WhichBoxError) as error:
             say_at_home(call.options(), call.screen, wish, error)
 
 

@@ -485,7 +485,7 @@ def wait(call: Call) -> None:
             detach=given["detach"],
             tell=told,
         )
-    except (NoSuchRunError, WhichBoxError) as error:
+    except (NoSuchRunError, UnreachableError, WhichBoxError) as error:
         say_over(call.options(), call.screen, given["run"], told, error)
 
 

@@ -417,6 +417,8 @@ def test_a_run_of_a_forgotten_box_is_shown_from_home_by_box_slash_run(there: The
     save_box(other.using(there.run.parent.name))
     for task, shown in (("logs", "step 1 loss"), ("status", "train-1"), ("report", "report: ")):
         assert shown in there.user.run(task, "--run", f"{box.name}/train-1").must(0).out
+    for task, said in (("wait", "train-1 finished"), ("pull", "nothing to pull: it finished")):
+        assert said in there.user.run(task, f"{box.name}/train-1").must(0).out
 
 
 def test_a_run_record_survives_a_round_trip_and_unknown_fields_of_other_versions() -> None:
