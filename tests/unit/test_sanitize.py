@@ -99,6 +99,7 @@ def stream(data: bytes, cuts=(), **options) -> bytes:
 
 @calm
 @given(NASTY_BYTES, st.lists(st.integers(0, 60), max_size=8), st.booleans())
+@example(b"\x1b[31mred", [1], False)
 def test_a_sanitized_stream_is_the_same_in_any_pieces(data, cuts, on_terminal):
     assert stream(data, cuts, on_terminal=on_terminal) == stream(data, on_terminal=on_terminal)
 
