@@ -56,8 +56,6 @@ class Quarantine:
         (self._folder / "HEAD").write_text("ref: refs/heads/none\n")
         (self._folder / "config").write_text(_CONFIG[self._here.object_format])
         (self._folder / "objects/info/alternates").write_text(f"{objects}\n")
-        if self._here.shallow:
-            shutil.copyfile(self._here.git_dir / "shallow", self._folder / "shallow")
         return self
 
     def __exit__(self, *_: object) -> None:
