@@ -64,7 +64,7 @@ def headings(path: Path) -> set[str]:
 
 
 @each_page
-def test_the_generated_parts_of_each_page_are_current(page: Path) -> None:
+def test_the_generated_parts_of_each_docs_page_are_current(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert renewed(text) == text, "make docs"
 
@@ -86,7 +86,7 @@ def test_every_file_that_a_page_names_exists(page: Path) -> None:
         assert found(name), name
 
 
-def test_each_word_of_the_architecture_tables_is_in_the_file_of_its_row() -> None:
+def test_each_word_in_the_tables_of_architecture_md_is_in_the_file_it_names() -> None:
     head = "| what | file | look for |\n|---|---|---|\n"
     tables = text_of("docs/architecture.md").split(head)[1:]
     lines = (line for table in tables for line in table.partition("\n\n")[0].splitlines())
@@ -111,7 +111,7 @@ def test_every_boxstrap_command_on_a_page_can_be_parsed(page: Path) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_section_of_each_provider_has_its_commands_and_what_its_class_says(name: str) -> None:
+def test_the_docs_section_of_each_provider_agrees_with_its_class(name: str) -> None:
     """`test_every_boxstrap_command_on_a_page_can_be_parsed` checks that both can be parsed."""
     provider = PROVIDERS[name]
     section = text_of("docs/providers.md").partition(f"\n## {provider.title}\n")[2]
@@ -144,7 +144,7 @@ def test_every_yaml_block_on_a_page_loads_as_a_profile(page: Path, tmp_path: Pat
             read_profile(str(file))
 
 
-def test_readme_and_commands_page_have_commands_and_profiles_to_try() -> None:
+def test_readme_and_commands_page_contain_commands_and_a_profile_for_the_tests() -> None:
     assert len(commands_in(text_of("README.md"))) >= 6
     assert len(commands_in(text_of("docs/commands.md"))) >= 20
     assert sum(kind == "yaml" for kind, _ in BLOCK.findall(text_of("README.md"))) == 1
@@ -191,7 +191,7 @@ def test_every_error_class_has_an_exit_code() -> None:
     assert listed - of_usage == set(EXIT_CODES) - {KeyboardInterrupt}
 
 
-def test_every_decision_is_listed_and_has_its_four_headings() -> None:
+def test_every_decision_record_is_listed_and_has_its_four_headings() -> None:
     listed = text_of("docs/adr/README.md")
     pages = sorted((ROOT / "docs/adr").glob("0*.md"))
     assert len(pages) >= 13
@@ -204,7 +204,7 @@ def test_every_decision_is_listed_and_has_its_four_headings() -> None:
         assert titles == ["Context", "Decision", "Rejected", "Consequences"]
 
 
-def test_every_decision_that_the_code_names_exists() -> None:
+def test_every_decision_record_that_the_code_names_exists() -> None:
     named = re.findall(r"docs/adr/[\w-]+\.md", "".join(_sources()))
     assert named
     for name in named:
@@ -224,7 +224,7 @@ def test_every_class_that_the_architecture_page_or_contributing_names_exists(pag
     assert not {*named} - {*there}
 
 
-def test_every_generated_part_of_a_page_has_a_generator_and_an_end() -> None:
+def test_every_generated_part_of_a_docs_page_has_a_generator_and_an_end() -> None:
     for page in documents():
         text = page.read_text(encoding="utf-8")
         assert text.count("<!-- begin:") == text.count("<!-- end -->") == len(PART.findall(text))

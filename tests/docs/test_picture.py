@@ -18,7 +18,7 @@ def test_the_picture_of_the_readme_is_drawn_from_the_recorded_setup() -> None:
 
 
 @pytest.mark.boxes
-def test_a_setup_of_today_prints_the_recorded_words(mirror_rig: Rig, tmp_path: Path) -> None:
+def test_setup_prints_the_words_of_the_readme_picture(mirror_rig: Rig, tmp_path: Path) -> None:
     """Except for numbers, and for how many lines the training has printed by then."""
     today = picture.record(mirror_rig, tmp_path / "home")
     assert _words(today.command) == _words(RECORDING.command)

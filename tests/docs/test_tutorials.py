@@ -219,7 +219,7 @@ def test_the_commands_of_the_nodes_tutorial_train_on_two_boxes_together(
         box.stop()
 
 
-def test_the_commands_of_the_editor_tutorial_open_a_box_and_give_it_back(
+def test_the_commands_of_the_editor_tutorial_work_from_setup_to_down(
     mirror_rig: Rig, user: User, request: pytest.FixtureRequest
 ) -> None:
     box = mirror_rig.start(demo.KIND)

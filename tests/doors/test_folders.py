@@ -41,7 +41,7 @@ def one_training(box: RigBox, commit: str) -> None:
 
 @pytest.mark.sampled
 @each_paste
-def test_a_paste_does_not_start_or_disturb_a_training_that_a_setup_began(
+def test_a_pasted_script_neither_disturbs_nor_repeats_a_training_that_setup_started(
     words: tuple[str, ...], rented: Rented, hosted: Hosted, user: User, tmp_path: Path
 ) -> None:
     box = rented("vast", used=True)
@@ -78,7 +78,7 @@ def test_a_paste_does_not_start_or_disturb_a_training_that_a_setup_began(
 
 @pytest.mark.sampled
 @each_paste
-def test_setup_recognizes_a_tree_that_a_paste_made_and_does_not_train_again(
+def test_setup_recognizes_a_tree_that_a_pasted_script_made_and_does_not_train_again(
     words: tuple[str, ...], rented: Rented, hosted: Hosted, user: User
 ) -> None:
     box = rented("vast", used=True)

@@ -111,7 +111,7 @@ def test_a_hugging_face_job_that_is_stopped_asks_its_training_to_end(
     assert box.run(f"cat {run}/ended").startswith("interrupted container ")
 
 
-def test_a_paste_by_url_runs_nothing_when_the_file_served_there_was_changed(
+def test_a_pasted_command_runs_nothing_when_the_script_at_its_url_was_changed(
     rented: Rented, hosted: Hosted, user: User, tmp_path: Path
 ) -> None:
     box = rented("vast")

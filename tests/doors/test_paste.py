@@ -48,7 +48,7 @@ def settled(shown: Terminal) -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "".join(value) or "usual",
 )
-def test_a_paste_of_the_oneliner_on_a_fresh_box_trains_once_even_if_pasted_again(
+def test_a_oneliner_pasted_twice_on_a_fresh_box_trains_once(
     kind: str,
     words: list[str],
     how: str,
@@ -85,7 +85,7 @@ def test_a_paste_of_the_oneliner_on_a_fresh_box_trains_once_even_if_pasted_again
     assert "train-1: finished" in again.out
 
 
-def test_a_paste_for_a_private_repository_asks_for_a_token_and_writes_it_to_no_file(
+def test_a_pasted_script_of_a_private_repository_asks_for_a_token_and_writes_it_to_no_file(
     rented: Rented, hosted: Hosted, user: User, tmp_path: Path
 ) -> None:
     box = rented("vast")
@@ -118,7 +118,7 @@ def test_a_paste_for_a_private_repository_asks_for_a_token_and_writes_it_to_no_f
     )
 
 
-def test_a_paste_for_a_private_repository_stops_before_any_change_without_terminal_or_token(
+def test_a_pasted_script_of_a_private_repository_changes_nothing_without_terminal_or_token(
     rented: Rented, hosted: Hosted, user: User
 ) -> None:
     box = rented("vast")
@@ -133,7 +133,7 @@ def test_a_paste_for_a_private_repository_stops_before_any_change_without_termin
     assert (box.listing(["/root", "/workspace", "/etc"]), box.run(LEFT)) == before
 
 
-def test_a_paste_of_the_oneliner_that_is_cut_changes_nothing_on_the_box(
+def test_a_oneliner_that_is_cut_while_pasted_changes_nothing_on_the_box(
     rented: Rented, hosted: Hosted, user: User
 ) -> None:
     box = rented("vast")

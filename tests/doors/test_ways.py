@@ -118,7 +118,7 @@ def doors(request: pytest.FixtureRequest, rented: Rented, hosted: Hosted, user: 
     return Doors(user, box, folder)
 
 
-def test_every_door_leaves_the_same_box_and_a_second_door_does_not_train_again(
+def test_every_door_sets_the_box_up_alike_and_a_second_door_does_not_train_again(
     doors: Doors, request: pytest.FixtureRequest
 ) -> None:
     """Each way goes first once, followed by every other one."""
@@ -143,7 +143,7 @@ def test_every_door_leaves_the_same_box_and_a_second_door_does_not_train_again(
     assert left == dict.fromkeys(firsts, left[firsts[0]])
 
 
-def test_every_door_begins_a_run_for_another_command_or_environment_just_once(
+def test_every_door_starts_a_changed_command_or_environment_as_one_new_run(
     rented: Rented, hosted: Hosted, user: User, request: pytest.FixtureRequest
 ) -> None:
     """All ways tell work apart by the same things: command, `python:` and variables."""
@@ -165,7 +165,7 @@ def test_every_door_begins_a_run_for_another_command_or_environment_just_once(
             assert len(doors.runs()) == runs, f"{way}: {change}"
 
 
-def test_a_pushed_program_that_was_changed_at_the_ref_does_not_run(
+def test_a_pushed_setup_program_that_was_changed_at_the_ref_does_not_run(
     rented: Rented, hosted: Hosted, user: User, tmp_path: Path
 ) -> None:
     box = rented("vast", used=True)
@@ -209,7 +209,7 @@ FAILURES = {
 """Code -> settings of a profile that fail with it on a box of the rig."""
 
 
-def test_a_failed_setup_is_said_in_the_same_words_by_file_and_pushed_program(
+def test_a_failed_setup_gives_the_same_message_from_a_file_and_a_pushed_program(
     rented: Rented, hosted: Hosted, user: User, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     box = rented("vast", used=True)
@@ -240,7 +240,7 @@ def sentences(said: str) -> list[str]:
 
 
 @pytest.mark.parametrize("words", [(), ("--push",)], ids=["paste", "pushed"])
-def test_a_paste_gets_uv_from_a_package_index_of_plain_static_pages(
+def test_a_pasted_setup_fetches_uv_from_an_index_of_static_pages(
     words: tuple[str, ...],
     mirror_rig: Rig,
     rented: Rented,

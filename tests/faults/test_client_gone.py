@@ -56,7 +56,7 @@ def test_a_box_stops_waiting_for_the_commit_once_the_client_that_sends_it_is_kil
         rented.run("setup", "--wait", "1").must(0)
 
 
-def test_setup_fails_soon_when_the_box_does_not_take_the_commit(rent: Rent, faults: Faults) -> None:
+def test_setup_fails_in_a_minute_if_the_box_refuses_the_commit(rent: Rent, faults: Faults) -> None:
     rented = rent("vast", used=True)
     rented.user.repository(boxstrap__yaml=LONG)
     rented.box.run(REFUSES)

@@ -111,7 +111,7 @@ def test_setup_is_refused_when_the_box_has_no_room_for_temporary_files(
         attempt.outcome("works")
 
 
-def test_on_a_full_disk_no_run_is_begun_and_edits_come_home(rent: Rent, faults: Faults) -> None:
+def test_run_is_refused_on_a_full_box_disk_but_sync_back_works(rent: Rent, faults: Faults) -> None:
     rented = rent("vast", used=True, disk="900M")
     rented.user.repository()
     rented.run("setup").must(0)

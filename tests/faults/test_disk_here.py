@@ -77,7 +77,7 @@ WRITES: dict[str, tuple[tuple[str, ...], int, str]] = {
 
 
 @pytest.mark.parametrize("what", WRITES)
-def test_a_file_that_does_not_fit_on_this_disk_is_named_and_not_left_half_written(
+def test_init_and_render_on_a_full_disk_here_name_the_file_and_leave_no_partial_one(
     user: User, faults: Faults, what: str
 ) -> None:
     """One sentence, and no partial file that a later command would take for complete."""
@@ -98,7 +98,7 @@ def test_a_file_that_does_not_fit_on_this_disk_is_named_and_not_left_half_writte
         assert file.stat().st_size > 100
 
 
-def test_consent_that_can_not_be_kept_on_a_full_disk_here_counts_as_not_given(
+def test_consent_that_can_not_be_saved_on_a_full_disk_here_counts_as_not_given(
     user: User, faults: Faults
 ) -> None:
     user.repository(boxstrap__yaml=TAKES)
@@ -116,7 +116,7 @@ def test_consent_that_can_not_be_kept_on_a_full_disk_here_counts_as_not_given(
         assert "digest" not in user.run(*ask).must(2).json()["error"]
 
 
-def test_a_mirror_of_git_url_that_does_not_fit_here_is_named_and_made_once_there_is_room(
+def test_render_fails_where_the_mirror_of_git_url_does_not_fit_here_until_there_is_room(
     hosted: Host, user: User, faults: Faults
 ) -> None:
     there = hosted()
@@ -140,7 +140,7 @@ cd . && exec "$@"
 """
 
 
-def test_without_a_folder_for_temporary_files_nothing_is_written_into_the_repository(
+def test_commands_without_a_temporary_folder_here_fail_and_write_nothing_into_the_repository(
     user: User, faults: Faults
 ) -> None:
     """Python would use the current folder, and so put boxstrap's files into the repository."""
@@ -192,7 +192,7 @@ SPOIL: dict[str, tuple[Change, Change, str]] = {
 
 
 @pytest.mark.parametrize("how", SPOIL)
-def test_a_state_folder_that_takes_no_file_stops_a_first_contact_but_not_a_known_box_setup(
+def test_an_unwritable_state_folder_here_stops_the_first_setup_of_a_box_but_not_later_ones(
     rent: Rent, faults: Faults, how: str
 ) -> None:
     """A first contact stops before anything is sent; a known box is still set up."""
@@ -270,7 +270,7 @@ def test_down_keeps_the_box_while_a_run_log_does_not_fit_at_home_unless_discard_
     box.stop()
 
 
-def test_a_full_disk_for_results_or_snapshots_is_named_and_nothing_is_said_to_be_here(
+def test_pull_and_plan_on_a_full_disk_here_name_what_does_not_fit_and_claim_no_file_is_here(
     user: User, faults: Faults
 ) -> None:
     box = LoopbackBox()

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.boxes
 HOLDER = "unattended-upgr"
 
 
-def test_setup_waits_for_another_package_manager_on_the_box_then_names_it_and_leaves_it_alive(
+def test_setup_fails_naming_a_process_that_keeps_the_package_lock_of_the_box_and_does_not_kill_it(
     mirror_rig: Rig, tmp_path: Path, faults: Faults
 ) -> None:
     """On a box whose tools have to be installed."""

@@ -132,7 +132,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("what", KILLS)
-def test_a_setup_killed_at_a_random_moment_ends_in_the_same_box_when_it_is_run_again(
+def test_the_next_setup_after_a_killed_setup_leaves_the_box_as_an_undisturbed_setup_does(
     rent: Rent,
     work: KilledWork,
     seeded: random.Random,

@@ -54,7 +54,7 @@ def test_setup_works_in_another_workdir_when_the_home_of_the_box_is_read_only(
         attempt.outcome("works")
 
 
-def test_setup_fetches_the_uv_of_the_box_architecture_and_fails_if_that_does_not_run(
+def test_setup_fetches_uv_for_the_cpu_type_of_the_box_and_fails_if_that_uv_does_not_run(
     rent: Rent, faults: Faults
 ) -> None:
     rented = rent("vast-nouv", files={"/usr/local/bin/uname": UNAME})

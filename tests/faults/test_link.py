@@ -83,7 +83,7 @@ def assert_each_line_once(rented: Rented, done: Completed) -> None:
         assert done.err.count(f"{step:9}  start") <= 1, done.err
 
 
-def test_setup_notices_a_black_holed_link_at_each_step_and_the_box_goes_on(
+def test_setup_notices_a_black_holed_link_at_each_step_and_the_box_continues_the_setup(
     mirror_rig: Rig, shared_folder: Path, tmp_path: Path, faults: Faults, drawn: Drawn[str]
 ) -> None:
     def one(step: str) -> None:

@@ -206,7 +206,7 @@ CHOICES = "on the box"
         ("an ignored file in the way", "mkdir out && echo mine >out/a.txt", "out/a.txt"),
     ],
 )
-def test_setup_stops_where_the_new_commit_would_change_what_was_made_on_the_box(
+def test_setup_is_refused_where_the_new_commit_would_overwrite_work_made_on_the_box(
     rent: Rent, faults: Faults, made: str, how: str, named: str
 ) -> None:
     rented = rent("vast", used=True)
@@ -233,7 +233,7 @@ def test_setup_stops_where_the_new_commit_would_change_what_was_made_on_the_box(
         assert rented.runs() == ["train-1"]
 
 
-def test_work_on_the_box_outside_the_new_commit_stays_at_setup(rent: Rent, faults: Faults) -> None:
+def test_setup_keeps_stashes_branches_and_edits_on_the_box(rent: Rent, faults: Faults) -> None:
     rented = rent("vast", used=True)
     repository = rented.user.repository(notes__txt="one\n", other__txt="one\n")
     rented.run("setup").must(0)

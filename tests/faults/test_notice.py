@@ -145,7 +145,7 @@ def _over(rented: Rented) -> list[dict[str, Any]]:
 STOP_MONITOR = "pkill -TERM -f 'runs[.]monitor'"
 
 
-def test_a_stopped_container_asks_its_run_to_end_but_an_ended_monitor_alone_does_not(
+def test_a_run_is_asked_to_end_when_its_container_stops_but_not_when_only_the_monitor_ends(
     rent: Rent, faults: Faults
 ) -> None:
     rented = rent("vast", used=True)

@@ -48,7 +48,7 @@ ROWS = (
 )
 
 
-def test_setup_waits_for_the_box_when_its_own_network_is_gone_for_half_a_minute(
+def test_setup_finishes_after_the_network_of_the_box_was_gone_for_half_a_minute(
     mirror_rig: Rig,
     shared_folder: Path,
     tmp_path: Path,

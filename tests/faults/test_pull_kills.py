@@ -58,7 +58,7 @@ def went(rented: Rented) -> int:
     return int(rented.box.read("/sys/class/net/eth0/statistics/tx_bytes"))
 
 
-def test_a_pull_killed_at_a_random_moment_goes_on_next_time_without_sending_much_twice(
+def test_the_next_pull_after_a_killed_pull_continues_without_fetching_much_again(
     rent: Rent, seeded: random.Random, faults: Faults, request: pytest.FixtureRequest
 ) -> None:
     rented = rent("vast", used=True)

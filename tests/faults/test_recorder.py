@@ -69,7 +69,7 @@ def recorded(folder: Path, *options: str) -> str:
     return done.stdout
 
 
-def test_workers_make_the_same_table_and_choices_as_one_process_and_a_seed_others(
+def test_the_same_seed_gives_the_same_table_of_faults_with_one_or_several_test_workers(
     tmp_path: Path,
 ) -> None:
     def chosen(out: str) -> tuple[list[str], set[str]]:

@@ -100,7 +100,7 @@ def test_every_command_that_takes_several_hosts_is_in_the_table_of_this_test() -
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_a_command_for_several_boxes_names_each_that_fails_in_time_and_serves_the_others(
+def test_a_command_for_several_boxes_names_each_failed_box_in_time_and_works_on_the_healthy_ones(
     boxes: Boxes, faults: Faults, task: str
 ) -> None:
     with faults.attempt("several boxes, four of them faulty", task) as attempt:

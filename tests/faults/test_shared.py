@@ -62,7 +62,7 @@ def test_a_kept_open_connection_that_is_cut_in_use_is_noticed_and_replaced_by_a_
         attempt.outcome("noticed, then the ordinary login")
 
 
-def test_logs_follow_ends_where_its_run_did_while_the_kept_open_connection_was_away(
+def test_logs_follow_shows_the_last_lines_of_a_run_that_ended_while_the_link_was_black_holed(
     rented: Rented,
 ) -> None:
     rented.user.repository("short", train__py="import time\nprint('one', flush=True)\n"
@@ -77,7 +77,7 @@ def test_logs_follow_ends_where_its_run_did_while_the_kept_open_connection_was_a
 
 
 @pytest.mark.parametrize("how", ["full", "read-only"])
-def test_status_logs_in_silently_when_the_state_folder_has_no_room_for_an_open_connection(
+def test_status_still_logs_in_without_a_warning_when_the_state_folder_is_full_or_read_only(
     rent: Rent, faults: Faults, how: str
 ) -> None:
     rented = rent("vast")

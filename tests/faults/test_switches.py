@@ -235,7 +235,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("number", range(metafunc.config.getoption("tries")))
 
 
-def test_the_next_placing_of_a_snapshot_finishes_one_that_was_killed_halfway(
+def test_the_next_update_of_a_tree_finishes_an_update_that_was_killed(
     begun: SwitchedBox, tmp_path: Path, seeded: random.Random, faults: Faults, number: int
 ) -> None:
     usual, seconds = switched_once(begun, tmp_path)
@@ -252,7 +252,7 @@ def test_the_next_placing_of_a_snapshot_finishes_one_that_was_killed_halfway(
         assert box.files() == begun.files()
 
 
-def test_boxstrap_refs_emptied_on_the_box_are_made_anew_by_the_next_placing(
+def test_damaged_boxstrap_refs_on_the_box_are_repaired_by_the_next_update(
     begun: SwitchedBox, tmp_path: Path, seeded: random.Random
 ) -> None:
     usual, _ = switched_once(begun, tmp_path)
@@ -263,7 +263,7 @@ def test_boxstrap_refs_emptied_on_the_box_are_made_anew_by_the_next_placing(
     converges(box, usual, seeded)
 
 
-def test_the_next_placing_of_a_snapshot_finishes_one_that_a_power_cut_ended(
+def test_the_next_update_of_a_tree_finishes_an_update_cut_by_power_loss(
     begun: SwitchedBox, tmp_path: Path, seeded: random.Random, faults: Faults, number: int
 ) -> None:
     usual, seconds = switched_once(begun, tmp_path)

@@ -123,7 +123,7 @@ def files(root: Path) -> dict[str, tuple[bytes, int]]:
     return found
 
 
-def test_the_next_sync_after_one_killed_at_a_random_moment_ends_in_the_right_tree(
+def test_the_next_sync_after_a_killed_sync_makes_the_tree_equal_to_the_local_files(
     rent: Rent, seeded: random.Random, faults: Faults, request: pytest.FixtureRequest
 ) -> None:
     rented = rent("vast", used=True)

@@ -74,7 +74,7 @@ def test_two_versions_of_boxstrap_share_a_box_and_a_live_run_keeps_its_own_progr
 
 
 @pytest.mark.parametrize("left", ["steps that hold the lock", "a uv that holds nothing"])
-def test_processes_left_by_a_killed_setup_are_ended_by_the_next_one(
+def test_processes_left_by_a_killed_setup_are_ended_by_the_next_setup(
     at_work: tuple[Rented, Running, str], faults: Faults, left: str
 ) -> None:
     rented, going, setup = at_work
@@ -94,7 +94,7 @@ def test_processes_left_by_a_killed_setup_are_ended_by_the_next_one(
         assert rented.box.exists("/workspace/other/train.py")
 
 
-def test_after_a_restart_of_the_box_setup_spares_a_stranger_with_the_lock_holders_pid(
+def test_setup_after_a_box_restart_kills_no_process_that_got_the_pid_of_the_lost_setup(
     at_work: tuple[Rented, Running, str], faults: Faults
 ) -> None:
     rented, going, _ = at_work

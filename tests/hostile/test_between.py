@@ -52,7 +52,7 @@ def between(rented: Rented) -> Iterator[Between]:
 
 
 @pytest.mark.parametrize("kind", KEYS)
-def test_a_host_key_that_changes_while_a_setup_is_followed_ends_it_and_gets_no_data(
+def test_setup_sends_nothing_and_exits_with_4_when_the_host_key_changes_during_it(
     kind: str, rented: Rented, between: Between, tmp_path: Path, faults: Faults
 ) -> None:
     """The link is cut and comes back to another key; the setup continues on its box."""

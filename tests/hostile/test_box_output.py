@@ -132,7 +132,7 @@ SYNC: dict[str, tuple[str, int, str]] = {
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("lie", SYNC)
-def test_sync_keeps_no_pack_of_a_lying_box_and_prints_its_words_harmless(
+def test_sync_from_a_lying_box_stores_no_git_objects_and_prints_no_control_codes(
     lie: str, lying: Lying, faults: Faults
 ) -> None:
     """A pack from a lying box is not kept, and the box's words are harmless."""
@@ -159,7 +159,7 @@ PULL: dict[str, tuple[int, str]] = {
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("lie", PULL)
-def test_pull_from_a_lying_box_writes_only_the_honest_file_and_its_records(
+def test_pull_from_a_lying_box_writes_only_honest_results_and_records(
     lie: str, lying: Lying, faults: Faults
 ) -> None:
     """Only the honest file, the manifest, the run's record and boxstrap's state are written."""
@@ -209,7 +209,7 @@ def test_down_never_says_that_nothing_would_be_lost_when_it_asks_a_lying_box(
     lying.tells(faults, lie, "down", DOWN[lie])
 
 
-def test_down_destroys_nothing_if_a_box_gives_the_id_of_another(
+def test_down_destroys_nothing_if_a_box_claims_the_id_of_another_rented_box(
     lying: Lying, faults: Faults
 ) -> None:
     """Even with every option that allows more."""
@@ -245,7 +245,7 @@ OTHERS: dict[tuple[str, ...], tuple[str, ...]] = {
 @pytest.mark.parametrize(
     ("task", "lie"), [(task, lie) for task, lies in OTHERS.items() for lie in lies]
 )
-def test_every_other_task_ends_in_time_with_valid_json_on_a_lying_box(
+def test_every_other_command_ends_in_time_with_valid_json_on_a_lying_box(
     task: tuple[str, ...], lie: str, lying: Lying, faults: Faults
 ) -> None:
     with faults.attempt(FAULT, at=f"{' '.join(task)}: {lie}") as attempt:
@@ -276,7 +276,7 @@ def test_commands_printed_after_a_setup_can_be_pasted_though_a_box_names_folders
         assert list(tmp_path.iterdir()) == [], line
 
 
-def test_logs_is_given_up_when_a_box_sends_endless_noise_in_the_place_of_a_log(
+def test_logs_gives_up_with_exit_3_when_a_box_sends_endless_noise_as_log(
     lying: Lying, faults: Faults
 ) -> None:
     with faults.attempt(FAULT, at="logs: noise without an end"):
@@ -300,6 +300,6 @@ def test_logs_prints_a_line_of_100_mb_whole_and_json_cuts_it_into_marked_parts(
         assert (all(cut), last) == (True, False)
 
 
-def test_every_lie_of_the_hostile_box_is_told_to_some_command() -> None:
+def test_every_lie_of_the_hostile_test_box_is_tried_on_some_command() -> None:
     told = {*SETUP, *SYNC, *PULL, *DOWN, *(lie for lies in OTHERS.values() for lie in lies)}
     assert set(LIES) - told == {NOISE, LONG, ANOTHER_ID}

@@ -211,7 +211,7 @@ def test_a_token_in_git_url_is_in_no_argument_file_or_output_of_any_command(
 
 
 @pytest.mark.parametrize("access", ["over-ssh", "url"])
-def test_the_script_of_verify_has_no_git_token(hosted: Host, access: str, faults: Faults) -> None:
+def test_verify_sends_a_script_without_git_token(hosted: Host, access: str, faults: Faults) -> None:
     """`verify` renders without a repository, so the URL comes from the profile."""
     with faults.attempt("token in git.url", f"verify, access {access}"):
         there = hosted(TOKEN)
@@ -279,7 +279,7 @@ _ON_A_BOX = {
 
 @pytest.mark.parametrize("redirects", [True, False])
 @pytest.mark.parametrize("what", _ON_A_BOX)
-def test_git_on_a_box_gives_the_token_to_no_host_that_it_is_redirected_to(
+def test_git_on_a_box_sends_the_token_to_no_host_after_a_redirect(
     tmp_path: Path, what: str, redirects: bool
 ) -> None:
     """What a door brings asks git for it there."""
@@ -310,7 +310,7 @@ def _ask_on_a_box(what: str, url: str, folder: Path, limit_s: float = 60) -> Non
 
 
 @pytest.mark.parametrize(("asked", "limit"), [("ls-remote", "_ANSWER_S"), ("fetch", "_FETCH_S")])
-def test_a_git_host_that_never_answers_is_given_up(
+def test_render_gives_up_on_a_silent_git_host(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, asked: str, limit: str
 ) -> None:
     monkeypatch.setattr(mirror, limit, 1)
@@ -321,7 +321,7 @@ def test_a_git_host_that_never_answers_is_given_up(
             mirror.git_credentials(url, asked, "--end-of-options", url, folders=Folders(tmp_path))
 
 
-def test_a_git_host_that_lists_refs_without_end_is_given_up_at_a_limit_of_memory(
+def test_reading_an_endless_list_of_git_refs_is_given_up_at_a_memory_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(mirror, "_MEMORY_KIB", 200_000)
@@ -342,7 +342,7 @@ def test_a_git_host_that_lists_refs_without_end_is_given_up_at_a_limit_of_memory
 
 
 @pytest.mark.parametrize("what", _ON_A_BOX)
-def test_a_git_host_that_never_answers_is_given_up_on_a_box_too(tmp_path: Path, what: str) -> None:
+def test_setup_on_a_box_is_given_up_for_a_silent_git_host(tmp_path: Path, what: str) -> None:
     timeout = tmp_path / "timeout"
     timeout.write_text(f'#!/bin/sh\nshift && exec {shutil.which("timeout")} 1 "$@"\n')
     timeout.chmod(0o700)
@@ -521,7 +521,7 @@ def test_three_renders_at_once_share_one_mirror_of_git_url(user: User, hosted: H
         there.push(words)
 
 
-def test_a_mirror_of_git_url_works_in_a_home_under_git(user: User, hosted: Host) -> None:
+def test_a_mirror_of_git_url_works_in_a_home_that_is_a_repository(user: User, hosted: Host) -> None:
     there = hosted()
     for words in (("init", "-q"), ("config", "user.name", "x")):
         subprocess.run(["git", *words], cwd=user.home, env=user.env, check=True)
@@ -534,7 +534,7 @@ def test_a_mirror_of_git_url_works_in_a_home_under_git(user: User, hosted: Host)
 @pytest.mark.parametrize(
     "words", [("render",), ("oneliner",), ("render", "--for", "runpod")], ids=" ".join
 )
-def test_a_git_url_over_http_is_warned_of(user: User, hosted: Host, words: tuple[str, ...]) -> None:
+def test_a_git_url_over_http_is_a_warning(user: User, hosted: Host, words: tuple[str, ...]) -> None:
     there = hosted()
     there.say("url")
     done = user.run(*words, "--profile", str(there.profile)).must(0)

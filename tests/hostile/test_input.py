@@ -160,7 +160,7 @@ def victim(user: User, monkeypatch: pytest.MonkeyPatch) -> User:
 
 
 @pytest.mark.boxes  # only root may mount
-def test_a_profile_reached_under_another_name_of_the_folder_still_asks_for_consent(
+def test_a_cloned_profile_asks_for_consent_also_when_its_folder_is_bind_mounted_elsewhere(
     victim: User, faults: Faults
 ) -> None:
     """By a bind mount here; a case-insensitive file system has the same effect."""
@@ -265,7 +265,7 @@ def test_setup_on_a_terminal_asks_for_consent_until_yes_or_no_and_goes_on_only_a
     assert len(list((victim.state / "consent").iterdir())) == 1
 
 
-def test_the_watch_of_these_tests_notices_a_connection(place: Path, watch: ProcessWatch) -> None:
+def test_the_watch_of_hostile_tests_notices_a_connection(place: Path, watch: ProcessWatch) -> None:
     from bootstrap.errors import UnreachableError
 
     with pytest.raises(UnreachableError):

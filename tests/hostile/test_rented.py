@@ -91,7 +91,7 @@ def told(text: str) -> str:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("kind", QUIET)
-def test_a_noisy_box_is_set_up_like_a_quiet_one(kind: str, rent: Rent, faults: Faults) -> None:
+def test_setup_works_alike_on_a_box_with_noisy_shell(kind: str, rent: Rent, faults: Faults) -> None:
     both = {}
     for number, name in enumerate((QUIET[kind], kind)):
         rented = rent(name)
@@ -119,7 +119,7 @@ LEADS = {
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", [*LEADS, "env"])
-def test_uv_and_pip_settings_of_a_repository_do_not_lead_the_tools_of_boxstrap(
+def test_uv_and_pip_settings_of_a_repository_do_not_mislead_boxstraps_own_tools(
     rent: Rent, faults: Faults, name: str
 ) -> None:
     """Neither by such files in the folder where a setup starts, nor by its profile's `env`."""

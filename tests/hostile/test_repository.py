@@ -243,7 +243,7 @@ def bare_inside(repository: UserRepository, traps: Traps) -> Path:
     return inner
 
 
-def test_the_list_of_traps_has_each_config_key_by_which_git_runs_a_program() -> None:
+def test_hostile_test_repositories_plant_every_git_config_key_that_runs_a_program() -> None:
     """As listed by this machine's git; a newer one may have more."""
     listed = subprocess.run(
         ["git", "help", "--config"], check=True, capture_output=True, text=True
@@ -258,7 +258,7 @@ def test_the_list_of_traps_has_each_config_key_by_which_git_runs_a_program() -> 
         assert re.search(rf"^{'[.]'.join(parts)}$", ours, re.MULTILINE), f"{key} is not planted"
 
 
-def test_plain_git_springs_the_traps_that_boxstrap_must_not(user: User, traps: Traps) -> None:
+def test_plain_git_runs_the_planted_programs_of_hostile_tests(user: User, traps: Traps) -> None:
     """git itself triggers them, so the other tests don't pass by accident."""
     repository = user.repository()
     plant(repository, traps, user.env)
@@ -289,7 +289,7 @@ def test_no_task_runs_a_program_that_the_git_configuration_of_a_repository_names
         _each_call_names_its_repository(calls)
 
 
-def test_a_bare_repository_inside_another_is_ignored_for_the_enclosing_one(
+def test_commands_ignore_a_bare_repository_planted_inside_the_users_repository(
     user: User, traps: Traps, calls: Path
 ) -> None:
     repository = user.repository(boxstrap__yaml="extends: vast\n" + PROFILE)
@@ -319,7 +319,7 @@ def _each_call_names_its_repository(calls: Path) -> None:
         assert line == "version" or "--git-dir" in line.split(), line
 
 
-def test_git_variables_in_the_environment_lead_to_no_other_repository_and_run_no_program(
+def test_git_variables_in_the_environment_choose_no_other_repository_and_run_no_program(
     user: User, traps: Traps
 ) -> None:
     other = user.repository("other")
@@ -385,7 +385,7 @@ PIPES = (
 )
 
 
-def test_a_pipe_in_the_git_folder_keeps_plan_not_waiting_and_is_refused_by_name(user: User) -> None:
+def test_plan_names_a_pipe_in_the_git_folder_instead_of_waiting_for_it(user: User) -> None:
     for name in PIPES:
         repository = user.repository(name.replace("/", "-"), boxstrap__yaml=PROFILE)
         file = Path(os.path.normpath(repository.root / ".git" / name))
@@ -402,7 +402,7 @@ def test_a_pipe_in_the_git_folder_keeps_plan_not_waiting_and_is_refused_by_name(
         assert (f"{file}: " in done.err) is refused, f"{name}: {done.text}"
 
 
-def test_a_file_of_the_repository_that_never_answers_gives_exit_code_2(tmp_path: Path) -> None:
+def test_a_git_read_of_the_repository_that_times_out_exits_with_2(tmp_path: Path) -> None:
     assert exit_code(git_error(tmp_path, GitError(TIMED_OUT, "no answer within 20 s"))) == 2
 
 
@@ -449,7 +449,7 @@ def test_render_and_init_are_quick_with_a_file_of_hours_to_parse(user: User, slo
 
 
 @pytest.mark.parametrize("words", ["gitdir: a\0b", "gitdir: x/" + "y" * 4000, "gitdir: .git"])
-def test_render_says_no_repository_when_the_git_file_leads_nowhere(user: User, words: str) -> None:
+def test_render_says_no_git_repository_for_a_broken_git_file(user: User, words: str) -> None:
     repository = user.repository()
     shutil.rmtree(repository.root / ".git")
     (repository.root / ".git").write_text(words)
@@ -457,7 +457,7 @@ def test_render_says_no_repository_when_the_git_file_leads_nowhere(user: User, w
 
 
 @pytest.mark.parametrize("common", ["loop", "a\0b", "y" * 4000])
-def test_a_git_commondir_that_leads_nowhere_is_wrong_usage(user: User, common: str) -> None:
+def test_a_broken_git_commondir_exits_with_2_as_wrong_usage(user: User, common: str) -> None:
     dot_git = user.repository().root / ".git"
     (dot_git / "loop").symlink_to("loop")
     (dot_git / "commondir").write_text(common)
@@ -479,7 +479,7 @@ def test_a_git_commondir_that_leads_nowhere_is_wrong_usage(user: User, common: s
     ],
     ids=" ".join,
 )
-def test_a_path_option_that_nothing_can_open_is_refused_as_wrong_usage(
+def test_a_path_option_that_is_a_symlink_loop_exits_with_2(
     user: User, words: tuple[str, ...]
 ) -> None:
     repository = user.repository()

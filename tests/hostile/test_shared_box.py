@@ -71,7 +71,7 @@ SETTINGS = {
 }
 
 
-def test_uv_settings_of_another_user_are_ignored_above_the_workdir_not_in_it(rent: Rent) -> None:
+def test_setup_ignores_another_users_uv_settings_above_the_workdir_only(rent: Rent) -> None:
     """Those in it are refused; above it they may come at any moment."""
     rented = rent("nosudo")
     box, user = rented.box, rented.user

@@ -75,7 +75,7 @@ def await_samples(run: Path, count: int) -> list[Any]:
 Begin = Callable[..., subprocess.Popen[bytes]]
 
 
-def test_the_monitor_samples_live_runs_until_none_lives(
+def test_the_monitor_samples_live_runs_and_ends_after_the_last(
     begin: Begin, processes: Processes, tmp_path: Path
 ) -> None:
     run, other = tmp_path / "runs/homework-1/train-1", tmp_path / "runs/other-2/train-1"
@@ -108,7 +108,7 @@ def test_the_monitor_samples_live_runs_until_none_lives(
     assert len(samples(run)) == count
 
 
-def test_the_monitor_takes_up_a_run_that_began_just_as_it_was_leaving(
+def test_the_monitor_also_samples_a_run_that_began_as_the_monitor_was_ending(
     begin: Begin, processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     times = 0
@@ -143,7 +143,7 @@ def test_the_monitor_samples_cpu_and_memory_while_the_gpu_driver_hangs(
     assert going.wait(PATIENCE_S) == 0
 
 
-def test_the_monitor_goes_on_after_a_torn_sample_and_ends_once_its_folder_is_gone(
+def test_the_monitor_continues_after_a_damaged_sample_and_ends_once_its_folder_is_gone(
     begin: Begin, processes: Processes, tmp_path: Path
 ) -> None:
     run = tmp_path / "runs/homework-1/train-1"
@@ -156,7 +156,7 @@ def test_the_monitor_goes_on_after_a_torn_sample_and_ends_once_its_folder_is_gon
     assert going.wait(PATIENCE_S) == 0
 
 
-def test_a_long_file_of_samples_is_thinned_to_every_second_row(tmp_path: Path) -> None:
+def test_a_long_file_of_monitor_samples_keeps_every_second_row(tmp_path: Path) -> None:
     file = tmp_path / "samples"
     file.write_text("head\n" + "".join(f"{number}\n" for number in range(101)))
     assert monitor.thin_out(file) == 50
@@ -183,7 +183,7 @@ def test_the_monitor_takes_little_processor_time_and_memory_for_eight_live_runs(
 
 
 @pytest.mark.parametrize("unread", ["memory", "load", "temperature"])
-def test_each_gpu_reading_stands_for_itself_when_another_can_not_be_read(
+def test_gpu_load_is_still_shown_when_another_gpu_value_can_not_be_read(
     rig: stub.NvmlRig, tmp_path: Path, unread: str
 ) -> None:
     """A card that doesn't report its memory works all the same, as `top` and the lease see it."""

@@ -41,7 +41,7 @@ def test_the_verdict_that_a_box_wrote_is_read_here_and_ends_with_keep_or_return(
     assert page.verdict_lines(read)[-1] == ("Return this box." if wrong else "Keep this box.")
 
 
-def test_a_verdict_has_driver_and_cuda_versions_and_each_gpus_name_and_memory(
+def test_the_verdict_document_has_driver_and_cuda_version_and_each_gpu(
     rig: stub.NvmlRig,
 ) -> None:
     result = rig.run(A100).result
@@ -72,7 +72,7 @@ def test_mig_slices_are_judged_by_their_memory_when_the_order_says_mig(rig: stub
     assert "GPU 0  NVIDIA A100-SXM4-80GB MIG 3g.40gb" in "\n".join(page.verdict_lines(read))
 
 
-def test_checks_of_what_a_gpu_model_lacks_are_not_applicable(rig: stub.NvmlRig) -> None:
+def test_checks_of_features_that_a_gpu_model_lacks_are_not_applicable(rig: stub.NvmlRig) -> None:
     answer = rig.run(HEALTHY["RTX 4090"])
     for check in ("ecc", "remapped-rows", "retired-pages", "mig", "nvlink", "pcie"):
         assert answer.outcomes(check) == ["n/a"], check
@@ -125,7 +125,7 @@ INIT = {
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("code", [*range(1, 12), *range(13, 31), 999])
-def test_every_nvml_error_at_its_start_returns_the_box(rig: stub.NvmlRig, code: int) -> None:
+def test_nvml_that_fails_to_start_returns_the_box(rig: stub.NvmlRig, code: int) -> None:
     answer = rig.run(f"{A100}\ninit = !{code}")
     assert (answer.code, answer.result["verdict"]) == (6, "return")
     assert answer.reasons() == [("return", INIT.get(code, "gpu-error"), [])]
@@ -160,7 +160,7 @@ def test_the_same_fault_of_several_gpus_is_one_reason_that_lists_them(rig: stub.
     assert "reason return gpu-remapped GPU 7: a bad memory row" in answer.out
 
 
-def test_gpus_without_permission_are_not_counted_beside_ours(rig: stub.NvmlRig) -> None:
+def test_gpus_that_the_user_may_not_open_are_not_counted_as_the_boxs(rig: stub.NvmlRig) -> None:
     others = "\n".join(f"gpu.{i}.handle = !4" for i in (0, 1, 3))
     answer = rig.run(f"{A100}\ncount = 4\n{others}", order={"count": 1})
     assert (answer.code, answer.reasons()) == (0, [])
@@ -246,7 +246,7 @@ def test_an_nvml_library_that_crashes_returns_the_box(rig: stub.NvmlRig, wrong: 
     assert (answer.code, answer.reasons()) == (6, [("return", "gpu-crash", [])])
 
 
-def test_gpu_memory_heat_and_throttling_are_not_judged_beside_a_run(rig: stub.NvmlRig) -> None:
+def test_gpu_memory_heat_and_throttling_are_not_judged_during_a_run(rig: stub.NvmlRig) -> None:
     busy = "gpu.memory_v2 = 81920 79000\ngpu.throttle = 0x8\ngpu.temperature = 88"
     answer = rig.run(f"{A100}\n{busy}", "--run-alive")
     assert (answer.code, answer.reasons()) == (0, [])
@@ -256,7 +256,7 @@ def test_gpu_memory_heat_and_throttling_are_not_judged_beside_a_run(rig: stub.Nv
 
 
 @pytest.mark.parametrize(("ahead", "said"), [("3600", True), ("-3600", True), ("3", False)])
-def test_a_box_clock_an_hour_off_from_the_askers_is_a_warning(
+def test_a_box_clock_an_hour_off_is_a_warning_of_the_verdict(
     rig: stub.NvmlRig, tmp_path: Path, ahead: str, said: bool
 ) -> None:
     answer = rig.run(A100, "--workdir", str(tmp_path), f"--ahead={ahead}")
@@ -297,14 +297,14 @@ def test_the_summary_of_a_verdict_has_one_line_each_for_gpus_driver_reasons_and_
     assert (rig.folder / "result.driver").read_text() == "550.54.15\n"
 
 
-def test_the_gpu_check_with_out_dash_prints_its_result_alone(rig: stub.NvmlRig) -> None:
+def test_the_gpu_check_with_out_dash_prints_its_result_to_no_file(rig: stub.NvmlRig) -> None:
     answer = rig.run(A100, "--out", "-")
     assert answer.out.startswith('{"version": 1, "verdict": "keep"')
     assert not (rig.folder / "result.json").exists()
 
 
 @pytest.mark.parametrize("order", [{"cuont": 1}, ["count"], "A100"])
-def test_an_unreadable_order_for_the_gpu_check_is_an_error_without_a_verdict(
+def test_a_gpu_check_whose_order_file_is_unreadable_fails_without_a_verdict(
     rig: stub.NvmlRig, order: object
 ) -> None:
     answer = rig.run(A100, order=order)
@@ -313,7 +313,7 @@ def test_an_unreadable_order_for_the_gpu_check_is_an_error_without_a_verdict(
     assert answer.err.count("\n") == 1
 
 
-def test_an_agent_environment_without_pynvml_is_an_error_without_a_verdict(
+def test_a_gpu_check_on_a_box_without_pynvml_fails_without_a_verdict(
     rig: stub.NvmlRig, tmp_path: Path
 ) -> None:
     subprocess.run([rig.python, "-m", "venv", "--without-pip", tmp_path / "agent"], check=True)
@@ -342,7 +342,7 @@ def listing(folder: Path) -> dict[str, tuple[int, int]]:
     return {str(p): (p.stat().st_size, p.stat().st_mtime_ns) for p in files}
 
 
-def test_a_verdict_on_eight_gpus_takes_a_third_second(rig: stub.NvmlRig, tmp_path: Path) -> None:
+def test_the_gpu_check_of_eight_gpus_takes_0_3_seconds(rig: stub.NvmlRig, tmp_path: Path) -> None:
     eight = f"{scenarios.H100}\ncount = 8"
     asked = stub.make_rig(tmp_path)  # as a box has it
     # Other tests may load the machine: one quick answer is enough.

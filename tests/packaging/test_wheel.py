@@ -190,7 +190,7 @@ def test_an_installed_boxstrap_prints_its_version_and_validates_the_shipped_prof
         installed.boxstrap("profiles", "--validate", name)
 
 
-def test_installing_the_wheel_brings_the_program_inv(installed: InstalledPlace) -> None:
+def test_installing_the_boxstrap_wheel_installs_the_program_inv(installed: InstalledPlace) -> None:
     assert (installed.bin / "inv").exists()
 
 
@@ -205,7 +205,7 @@ def test_an_installed_boxstrap_renders_each_shipped_profile_to_valid_bash(
     installed.run("bash", "-n", file)
 
 
-def test_an_installed_boxstrap_without_pip_knows_a_package_index(installed: InstalledPlace) -> None:
+def test_boxstrap_installed_without_pip_has_a_default_index(installed: InstalledPlace) -> None:
     """uv's environments have no pip unless something requires it; boxstrap needs pip's default."""
     ask = "from bootstrap.setup.script import default_index; print(default_index())"
     assert installed.run(installed.bin / "python", "-c", ask).startswith("https://")

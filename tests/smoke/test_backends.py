@@ -66,7 +66,7 @@ print(hasattr(host, "device"), *back)
 """
 
 
-def test_the_cupy_engine_copies_over_the_bus_with_any_numpy_array(torch_python: Path) -> None:
+def test_the_cupy_smoke_test_copies_numpy_arrays_to_the_gpu_and_back(torch_python: Path) -> None:
     done = subprocess.run(
         [torch_python, "-c", BUS, str(Path(MAIN).parents[1])],
         capture_output=True,
@@ -92,7 +92,7 @@ def found(request: pytest.FixtureRequest, torch_python: Path) -> dict[str, Any]:
     return answer
 
 
-def test_the_smoke_test_finds_nothing_wrong_on_a_sound_device(found: dict[str, Any]) -> None:
+def test_the_smoke_test_finds_nothing_wrong_on_a_healthy_gpu(found: dict[str, Any]) -> None:
     assert found["memory"]["wrong"] == found["whole"] == found["right rows"] == 0
     assert set(found["product"]["wrong"].values()) == {0}
     assert set(found["stable"]["different"].values()) == {0}
@@ -100,7 +100,7 @@ def test_the_smoke_test_finds_nothing_wrong_on_a_sound_device(found: dict[str, A
     assert min(found["bandwidth"].values()) > 1e6
 
 
-def test_the_smoke_test_counts_each_wrong_bit_and_row(found: dict[str, Any]) -> None:
+def test_the_smoke_test_counts_each_wrong_bit_and_row_of_a_result(found: dict[str, Any]) -> None:
     assert found["two bits"] == 2
     assert found["other salt"] == 4096
     assert found["wrong rows"] == 2

@@ -77,7 +77,7 @@ def test_the_smoke_test_names_a_sick_gpu_with_the_code_of_its_fault(
         assert found == [(outcome, code)]
 
 
-def test_a_wrong_result_of_the_smoke_test_returns_the_box_before_warnings(smoked: Smoked) -> None:
+def test_a_wrong_smoke_test_result_returns_the_box_listed_before_warnings(smoked: Smoked) -> None:
     outcomes = [outcome for outcome, _, _ in smoked.reasons()]
     assert (smoked.code, smoked.verdict["verdict"]) == (6, "return")
     assert outcomes == sorted(outcomes)  # return before warn
@@ -121,7 +121,7 @@ for line in (["start", {"built for": []}], ["memory"]):
     ],
     ids=["hang", "hang at its start", "crash", "slow disk", "broken python"],
 )
-def test_a_smoke_test_that_hangs_or_crashes_is_given_up_and_says_where(
+def test_a_hanging_or_crashing_smoke_test_is_ended_and_named_by_stage(
     rig: stub.NvmlRig, tmp_path: Path, worker: str, code: str, says: str
 ) -> None:
     lay_programs(tmp_path / "box/current")

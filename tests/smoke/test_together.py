@@ -45,7 +45,7 @@ def try_group(rig: stub.NvmlRig, tmp_path: Path, torch_python: Path) -> Try:
     return run
 
 
-def test_healthy_gpus_add_up_right_and_a_slow_link_between_them_warns(try_group: Try) -> None:
+def test_a_slow_link_between_gpus_that_compute_right_is_a_warning(try_group: Try) -> None:
     smoked = try_group(2, "crawls")
     assert smoked.read("smoke-together", None) == (
         "sums over 2 GPUs right; 2 of 2 direct ways from card to card"
@@ -55,7 +55,7 @@ def test_healthy_gpus_add_up_right_and_a_slow_link_between_them_warns(try_group:
     assert not list(Path(smoked.folder).glob("smoke-*")), "nothing is left behind"
 
 
-def test_a_pair_of_gpus_that_hangs_is_named_with_the_nccl_variable_to_set(try_group: Try) -> None:
+def test_a_hanging_pair_of_gpus_is_named_with_the_nccl_variable_to_set(try_group: Try) -> None:
     smoked = try_group(3, "hangs")
     assert smoked.code == 0
     (reason,) = [r for r in smoked.verdict["reasons"] if r["check"] == "smoke-together"]
@@ -73,7 +73,7 @@ def test_a_pair_of_gpus_that_hangs_is_named_with_the_nccl_variable_to_set(try_gr
         ("lies", "GPU 2 got 1 wrong sums"),
     ],
 )
-def test_a_pair_of_gpus_that_adds_up_wrong_is_named(try_group: Try, fault: str, says: str) -> None:
+def test_a_pair_of_gpus_with_a_wrong_sum_is_named(try_group: Try, fault: str, says: str) -> None:
     smoked = try_group(3, fault)
     assert ("warn", "smoke-p2p", []) in smoked.reasons()
     assert says in smoked.says("smoke-together", None)
@@ -81,19 +81,19 @@ def test_a_pair_of_gpus_that_adds_up_wrong_is_named(try_group: Try, fault: str, 
 
 
 @pytest.mark.sampled(of="module")
-def test_gpus_that_can_not_talk_to_each_other_at_all_return_the_box(try_group: Try) -> None:
+def test_a_box_whose_gpus_can_not_reach_each_other_gets_verdict_return(try_group: Try) -> None:
     smoked = try_group(3, "deaf")
     assert smoked.code == 6
     assert ("return", "smoke-together", []) in smoked.reasons()
 
 
 @pytest.mark.sampled(of="module")
-def test_a_hanging_pair_of_gpus_passes_when_nccl_p2p_disable_is_set(try_group: Try) -> None:
+def test_a_hanging_pair_of_gpus_passes_once_nccl_p2p_disable_is_set(try_group: Try) -> None:
     smoked = try_group(3, "hangs", NCCL_P2P_DISABLE="1")
     assert smoked.row("smoke-together", None)["outcome"] == "pass"
 
 
 @pytest.mark.sampled(of="module")
-def test_the_one_bad_pair_of_eight_gpus_is_named(try_group: Try) -> None:
+def test_the_smoke_test_names_the_one_hanging_pair_of_eight_gpus(try_group: Try) -> None:
     smoked = try_group(8, "hangs")
     assert "The pairs that can't: 1 and 2." in smoked.says("smoke-together", None)
