@@ -1,6 +1,6 @@
-"""What a program tells the step that runs it: warnings and a code on standard output, which
-`report` of `templates/lib/events.sh` passes on, and sentences for the step's log. What one tells
-the machine that asked: a word, a tab and a value a line.
+"""What a step tells the setup, as `progress done=2 total=5`, and sentences for its log. A program
+that a step in shell runs tells it on standard output, which `report` of `templates/lib/events.sh`
+passes on. What one tells the machine that asked: a word, a tab and a value a line.
 """
 
 from __future__ import annotations
@@ -9,19 +9,46 @@ import os
 import sys
 from contextlib import suppress
 
+step = ""
+"""The step that this process is, if it is one."""
+_EVENTS = 3  # the setup's pipe
+_EVENT_WORDS = ("progress", "wait", "note")
+
 
 class StepError(Exception):
     """Ends the step, with a code for its event and sentences for its log."""
 
-    def __init__(self, code: str, *sentences: str) -> None:
+    def __init__(self, code: str, *sentences: str, rc: int = 1) -> None:
         super().__init__(code, *sentences)
-        self.code, self.sentences = code, sentences
+        self.code, self.sentences, self.rc = code, sentences, rc
+
+
+def tell(event: str) -> None:
+    if step:
+        os.write(_EVENTS, f"{step} {event}\n".encode())
+    else:
+        sys.stdout.write(f"{event}\n")
 
 
 def caution(code: str, *sentences: str) -> None:
     """Warn, and continue; after the code there may be numbers, as ` count=2`."""
-    sys.stdout.write(f"warn code={code}\n")
+    tell(f"warn code={code}")
     log(*sentences)
+
+
+def report(said: str) -> str:
+    """Pass on what a check found, a line each: events, the code of a failure, which is returned,
+    and lines for the log."""
+    code = ""
+    for line in said.splitlines():
+        word, _, rest = line.partition(" ")
+        if word == "code":
+            code = rest
+        elif word in _EVENT_WORDS or line.startswith("warn code="):
+            tell(line)
+        else:
+            sys.stdout.write(f"{line}\n")
+    return code
 
 
 def log(*sentences: str) -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import time
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import BoxstrapError
@@ -209,11 +208,10 @@ def _most_seconds(request: SetupRequest, box: BoxLogin) -> float | None:
 
 def _keep_lease(box: BoxLogin, payload: Payload) -> None:
     """Record the lease that this setup sets, for a guard; an existing one keeps its start time."""
-    sent = dict(payload.values)["LEASE"]
-    if not sent or box.is_local:
+    terms: dict[str, Any] = dict(payload.values)["LEASE"]  # type: ignore[assignment]
+    if not terms or box.is_local:
         return
     before = box.known.lease
-    terms = json.loads(str(sent))
     kept = {"set": time.time(), "extended": 0.0, "held": "", **before, **terms}
     kept = {name: kept[name] for name in (*terms, "set", "extended", "held")}
     if kept != before:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from functools import cache, cached_property
 
 from bootstrap.paths import shipped
-from bootstrap.setup.script import RECIPE_HERE, default_values, kept_text, page
+from bootstrap.setup.script import RECIPE_HERE, default_values, in_document, kept_text, page
 from bootstrap.steps.shell import assignments, bare_python, bare_shell, onbox_files
 from bootstrap.value import dataclass
 
@@ -25,6 +25,7 @@ _OF_FEW = {
     "onbox/data/fetch.py": "DATA",
     "onbox/data/sources.py": "DATA",
     "onbox/lease/": "LEASE",
+    "onbox/steps/lease.py": "LEASE",
     "onbox/bucket/": "RESULTS_TO",
     "onbox/conda/": "CONDA",
     "onbox/nodes/": "TRAIN_NODES",
@@ -76,7 +77,8 @@ def _put_together(files: Mapping[str, str]) -> Program:
 @cache
 def program_files(*, bare: bool = False) -> dict[str, str]:
     """Return the text of each of its files, by its path in the program's folder."""
-    defaults = f"# What a recipe doesn't name is as here.\n{assignments(default_values())}"
+    usual = {name: value for name, value in default_values().items() if not in_document(name)}
+    defaults = f"# What a recipe doesn't name is as here.\n{assignments(usual)}VALUES=''\n"
     files = {"setup.sh": page(RECIPE_HERE, bare=bare), "defaults.sh": defaults}
     for kind in ("lib", "steps", "doors", "box"):
         for file in sorted((shipped("templates") / kind).glob("*.sh")):

@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from bootstrap import __version__
+from bootstrap.onbox.steps.values import Values
 from bootstrap.onbox.verdict.expected_hardware import ExpectedHardware, ExpectedMachine
 from bootstrap.paths import cache_dir, shipped, write_private
 from bootstrap.profile import values
@@ -96,11 +97,9 @@ _OF_STEPS = {
     "ssh": ("AUTHORIZED_KEYS",),
     "tools": ("PACKAGES",),
     "agent": ("INDEX",),
-    "lease": ("LEASE",),
-    "gpu": ("GPU_ORDER",),
     "repo": (
         *("REPO_COMMIT", "REPO_SNAPSHOT", "REPO_TREE", "REPO_BRANCH", "REPO_TAGS", "TAG_OBJECTS"),
-        *("REPO_URL", "REPO_ACCESS", "GIT_USER_NAME", "GIT_USER_EMAIL", "CLONE_URL", "SHARED"),
+        *("REPO_URL", "REPO_ACCESS", "GIT_USER_NAME", "GIT_USER_EMAIL", "SHARED"),
     ),
     "python": (
         *("PYTHON_VERSION", "AS_OF", "VENV", "INSTALLER", "TORCH_BACKEND", "REUSE"),
@@ -140,7 +139,8 @@ def variables(  # noqa: PLR0913 - what a script is made of
     rented: float | None = None,
     ends: bool = False,
 ) -> list[tuple[str, Value]]:
-    """Return name and value of each variable, in the order of a profile.
+    """Return name and value of each variable, in the order of a profile; those that the steps in
+    Python get are in the recipe's document, see `render_recipe`.
 
     `secrets_id` changes when a secret does, but reveals nothing about it; `secret_ids` has
     such an id for each of the profile's secrets, and is empty for a door. `dependencies`: rows of
@@ -186,7 +186,7 @@ def variables(  # noqa: PLR0913 - what a script is made of
         ("DEPENDENCIES", list(dependencies)),
         ("PYTHON_ID", python_id(python)),
         ("PACKAGES", [] if local else profile.packages),
-        ("GPU_ORDER", gpu_order(profile)),
+        ("GPU", gpu_order(profile)),
         ("CLONE_URL", without_user_info(url or "")),
         ("SMOKE", profile.gpu.smoke),
         ("ENV_NAMES", list(profile.env)),
@@ -240,6 +240,11 @@ def default_values() -> dict[str, Value]:
     return {**constants(), **dict(plain)}
 
 
+def in_document(name: str) -> bool:
+    """Whether the steps in Python get it, and no shell."""
+    return name.lower() in Values.__annotations__
+
+
 def data_rows(profile: Profile, sent: Mapping[int, SentItem]) -> str:
     """Return the items of `data:` as JSON for the box, without their paths on this machine."""
     rows: list[dict[str, object]] = []
@@ -252,11 +257,13 @@ def data_rows(profile: Profile, sent: Mapping[int, SentItem]) -> str:
     return json.dumps(rows, separators=(",", ":")) if rows else ""
 
 
-def lease_terms(profile: Profile, rented: float | None = None, *, ends: bool = False) -> str:
-    """Return the lease as JSON for the box, see `onbox/lease/rules.py`; "" without one."""
+def lease_terms(
+    profile: Profile, rented: float | None = None, *, ends: bool = False
+) -> dict[str, object]:
+    """Return the lease for the box, see `onbox/lease/rules.py`; {} without one."""
     lease = profile.lease
     if lease is None:
-        return ""
+        return {}
     terms = {
         "seconds": None if lease.hours is None else lease.hours * 3600,
         "dollars": lease.dollars,
@@ -267,8 +274,7 @@ def lease_terms(profile: Profile, rented: float | None = None, *, ends: bool = F
         "rented": rented,
         "ends": ends or None,
     }
-    told = {name: value for name, value in terms.items() if value is not None}
-    return json.dumps(told, separators=(",", ":"))
+    return {name: value for name, value in terms.items() if value is not None}
 
 
 def _volume_place(profile: Profile) -> str:
@@ -328,11 +334,11 @@ def _options(option: str, values: list[str]) -> list[str]:
     return [word for value in values for word in (option, value)]
 
 
-def gpu_order(profile: Profile) -> str:
-    """Return the ordered hardware as JSON for the box's check: only what is not default."""
+def gpu_order(profile: Profile) -> dict[str, object]:
+    """Return the ordered hardware for the box's check: only what is not default."""
     gpu = profile.gpu.changed(_ORDERED)
     box = profile.box.changed(_ORDERED_OF_BOX)
-    return json.dumps({**gpu, **({"box": box} if box else {})}, separators=(",", ":"))
+    return {**gpu, **({"box": box} if box else {})}
 
 
 RECIPE_HERE = "RECIPE_GOES_HERE\n"
@@ -376,16 +382,26 @@ def page(recipe: str, *, bare: bool = False) -> str:
 def render_recipe(
     profile_name: str, variables: Sequence[tuple[str, Value]], steps: Sequence[Step], program: str
 ) -> str:
-    """Return the steps in their order, each with the values that are not the plainest profile's."""
+    """Return the steps in their order, each with the values that are not the plainest profile's,
+    and a document of JSON, a value a line, with those that the steps in Python get."""
     usual, names = default_values(), [step.name for step in steps]
     of_step = {name: step for step in names for name in _OF_STEPS.get(step, ())}
     late = {name for step, own in _OF_STEPS.items() if step not in names for name in own}
     values: dict[str, list[tuple[str, Value]]] = {name: [] for name in ("", "late", *names)}
+    document: list[str] = []
     for name, value in variables:
-        if usual.get(name) != value:
+        if usual.get(name) == value:
+            continue
+        if in_document(name):
+            said = json.dumps({name.lower(): value}, ensure_ascii=False)
+            document.append(said[1:-1])
+        else:
             values["late" if name in late else of_step.get(name, "")].append((name, value))
     groups = [("the box, and the repository", "", values[""])]
     groups += [(step.does, step.name, values[step.name]) for step in steps]
+    if document:
+        text = "{\n    " + ",\n    ".join(document) + "\n  }"
+        groups.append(("for the steps that are in Python", "", [("VALUES", text)]))
     groups += [("for what may be asked for later", "", values["late"])] * bool(values["late"])
     return render_text(
         "recipe.j2", {"profile_name": harmless(profile_name), "program": program, "groups": groups}

@@ -21,6 +21,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
+from typing import Any
 
 from bootstrap.paths import shipped
 
@@ -125,7 +126,7 @@ _FUNCTION = re.compile(
 )
 
 
-Value = str | bool | int | Sequence[str] | Mapping[str, str]
+Value = str | bool | int | Sequence[str] | Mapping[str, Any]
 
 _LINE = 100  # characters of an array that stands in one line
 _HARMLESS = re.compile(r"[A-Za-z0-9_./:@%+=, -]*")

@@ -7,19 +7,20 @@ MISSING=' '
 
 # One step, in a process of its own: decide, apply, check again, stamp, report.
 one_step() {
-  local rc code
+  local rc
   STEP=$1 STEP_LOG="$SETUP_DIR/logs/$1.log" STEP_CODE="$SETUP_DIR/logs/$1.code"
   # Descriptor 8 has the secrets that came with this setup, see `hide_secrets`.
   [ "$1" = shell ] || exec 8<&-
   case $1 in python | smoke | prepare | train) find_environment ;; esac
-  find_reason "$1"
-  if [ -z "$WHY" ]; then
-    why_right "$1"
-    emit skip "why=$WHY"
+  rc=0
+  if is_in_python "$1"; then
+    facts | onbox steps.apply "$1" || rc=$?
+    [ "$rc" -eq 0 ] || emit_failure "$rc"
     return
   fi
-  if left_alone "$1"; then
-    emit skip why=alive
+  find_why "$1"
+  if is_skipped; then
+    emit skip "why=$WHY"
     return
   fi
   emit start "why=$WHY"
@@ -38,10 +39,15 @@ one_step() {
     write_stamp "$1"
     emit ok
   else
-    read_text "$STEP_CODE" || :
-    code=${TEXT%$'\n'}
-    emit fail "code=${code:-$(classify_error "$STEP_LOG")}" "rc=$rc"
+    emit_failure "$rc"
   fi
+}
+
+emit_failure() {
+  local code
+  read_text "$STEP_CODE" || :
+  code=${TEXT%$'\n'}
+  emit fail "code=${code:-$(classify_error "$STEP_LOG")}" "rc=$1"
 }
 
 start_step() {

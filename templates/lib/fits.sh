@@ -2,7 +2,7 @@
 # fits: is torch built for this box's GPU and driver? Reported before gigabytes are fetched, if it can be known then.
 
 # If no GPU is required, any build will do.
-any_build_fits() { [[ $GPU_ORDER == *'"require":false'* ]]; }
+any_build_fits() { read_text "$BOX_HOME/gpu.order" && [[ $TEXT == *'"require":false'* ]]; }
 
 fits_gpu() {
   ! any_build_fits || return 0

@@ -100,7 +100,7 @@ closure_of() {
 plan() {
   local name need later=
   begin_checks
-  find_alive
+  ask_steps
   for name in "${STEPS[@]}"; do
     WHY=
     for need in ${NEEDS[$name]}; do
@@ -108,10 +108,8 @@ plan() {
     done
     # Whether a training would start again is known as soon as its commit and its data are there.
     case $name:$WHY:$later in train:after:*' repo'* | train:after:*' data'*) ;; train:after:*) WHY= ;; esac
-    [ -n "$WHY" ] || find_reason "$name" 2>/dev/null
-    if [ -n "$WHY" ] && left_alone "$name"; then WHY=alive; fi
-    case $WHY in '' | alive) ;; *) later="$later $name" ;; esac
-    [ -n "$WHY" ] || why_right "$name"
+    if [ -z "$WHY" ]; then find_why "$name" 2>/dev/null; elif left_alone "$name"; then WHY=alive; fi
+    is_skipped || later="$later $name"
     printf 'plan\t%s\t%s\n' "$name" "$WHY"
   done
   [ ! -s "$NOTES/python.reused" ] || printf 'reused\t%s\n' "$(<"$NOTES/python.reused")"

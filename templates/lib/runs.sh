@@ -72,7 +72,7 @@ request_run() {
   read -r REPO_SNAPSHOT REPO_COMMIT REPO_TREE REPO_BRANCH || return
   for name in gpu smoke; do
     case " ${STEPS[*]} " in *" $name "*) ;; *) continue ;; esac
-    if is_spoiled "$name" || { [ "$name" = gpu ] && is_returned; }; then printf 'setup=%s\0over\0' "$name" && return; fi
+    if is_spoiled "$name" || { [ "$name" = gpu ] && is_line "$BOX_HOME/gpu.said" 'verdict return'; }; then printf 'setup=%s\0over\0' "$name" && return; fi
   done
   find_environment
   for name in shell python data prepare; do

@@ -9,6 +9,21 @@ find_stamp() {
   esac
 }
 
+# find_why STEP: sets WHY to why it would run, or to why not: done, alive, died, failed. One in Python was asked, and
+# never ran where it can't be.
+find_why() {
+  if is_in_python "$1"; then WHY=${SAID[$1]:-new} && return; fi
+  find_reason "$1"
+  if [ -z "$WHY" ]; then
+    why_right "$1"
+  elif left_alone "$1"; then
+    WHY=alive
+  fi
+}
+
+# is_skipped: whether WHY is why a step is left as it is.
+is_skipped() { case $WHY in done | alive | died | failed) ;; *) return 1 ;; esac; }
+
 # find_reason STEP: sets WHY to why it would run (asked, new, broken, or what changed); empty if it is right.
 find_reason() {
   WHY=
@@ -100,6 +115,7 @@ before_sums() {
 # While a run is alive, its tree and environment stay as they are, and no other run is started; the run of this same
 # work may lack its stamp or its session. The GPUs are not tested while any run of ours computes on the box.
 left_alone() {
+  if is_in_python "$1"; then [ -n "${ALONE[$1]-}" ] && return; fi
   case $1:" $REPO_STEPS " in
     smoke:*) live_run running >/dev/null ;;
     *" $1 "*) [ -n "$ALIVE_RUN" ] && ! { [ "$1" = train ] && is_of_this_work "$ALIVE_RUN"; } ;;

@@ -4,7 +4,7 @@ The order has the keys of `ExpectedHardware`; `judge.py` documents the result. E
 code: 0 keep or warn, 6 return, 1 own error. Standard output gets the result as
 lines for people and for sed: `verdict return`, `driver 550.54.15`, `cuda 12.4`,
 `gpus 8`, then `reason OUTCOME CODE SENTENCE` and `advice SENTENCE`, and what the
-step tells of it, for `report` of `templates/lib/events.sh`. The driver alone is in
+step tells of it, for `report` of `step_report.py`. The driver alone is in
 a file of its own, for what is asked without starting a process. With `--out -` it
 gets only the result itself, as JSON.
 
@@ -136,19 +136,28 @@ def facts_of_surroundings(
     return facts
 
 
-def main() -> int:
+def ask(options: SimpleNamespace) -> dict[str, Any]:
+    """Return the verdict. Raises OwnError."""
     started = time.monotonic()
+    wanted = read_expected(options.order)._replace(run_alive=options.run_alive)
+    return judge(read(options, wanted), wanted, time.monotonic() - started)
+
+
+def keep(result: dict[str, Any], file: str) -> None:
+    write(result, file)
+    write_whole(Path(file).with_suffix(".driver"), f"{result['driver'] or ''}\n")
+
+
+def main() -> int:
     try:
         options = parse(sys.argv[1:])
-        wanted = read_expected(options.order)._replace(run_alive=options.run_alive)
-        result = judge(read(options, wanted), wanted, time.monotonic() - started)
+        result = ask(options)
     except OwnError as error:
         sys.stderr.write(f"{error}\n")
         return 1
     if options.out == "-":
         sys.stdout.write(json.dumps(result) + "\n")
     else:
-        write(result, options.out)
-        write_whole(Path(options.out).with_suffix(".driver"), f"{result['driver'] or ''}\n")
+        keep(result, options.out)
         sys.stdout.write(summary(result))
-    return 6 if result["verdict"] == "return" else 0
+    return 6 if result["verdict"] == RETURN else 0

@@ -9,9 +9,8 @@ from bootstrap.paths import shipped
 from bootstrap.profile import Profile
 from bootstrap.profile.load import read_profile
 from bootstrap.setup.program import program, program_files
-from bootstrap.setup.script import Source, default_values, render_script, variables
+from bootstrap.setup.script import Source, render_script, variables
 from bootstrap.steps.plan import steps_for
-from bootstrap.steps.shell import assignments
 
 WORK = Source(
     key="homework-01234567",
@@ -57,7 +56,7 @@ def variables_part(script: str) -> str:
 def loaded(script: str) -> str:
     """Return shell code that defines all that the script would run."""
     own = [text for name, text in program_files().items() if name.startswith(("lib/", "steps/"))]
-    return "\n".join((assignments(default_values()), *own, variables_part(script)))
+    return "\n".join((program_files()["defaults.sh"], *own, variables_part(script)))
 
 
 def static_parts() -> Sequence[Path]:

@@ -68,7 +68,8 @@ def test_uv_is_asked_about_torch_only_if_the_profile_requires_a_gpu(
     tmp_path: Path, required: str
 ) -> None:
     """The query makes uv resolve everything once more."""
-    script = loaded(render(profile("ssh", f"gpu.require={required}")))
+    script = loaded(render(profile("ssh")))
+    (tmp_path / "gpu.order").write_text(f'{{"require":{required}}}\n')
     body = (
         f'{script}\nrun_uv() {{ echo "$*" >asked; }}\nOWN_INDEX=yes BOX_HOME=$PWD SETUP_DIR=$PWD'
         f" ONBOX={MAIN} REPO_DIR=$PWD VENV_DIR=$PWD/.venv\ntouch requirements.txt\nfits_before\n"

@@ -8,10 +8,11 @@ import re
 
 import pytest
 
-from bootstrap.steps.plan import NAMES
+from bootstrap.paths import shipped
 from bootstrap.steps.shell import shell_part
 
 DEFINED = re.compile(r"^([a-z_]+)\(\) ", re.MULTILINE)
+NAMES = sorted(file.stem for file in (shipped("templates") / "steps").glob("*.sh"))
 STEPS = {name: shell_part("steps", name) for name in NAMES}
 
 

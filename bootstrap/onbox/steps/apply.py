@@ -1,0 +1,45 @@
+"""Do one step, in a process of its own, unless it is right. `onbox steps.apply STEP`
+
+Events go to the setup's pipe, descriptor 3; but for the last one of a failure, whose code goes into
+a file beside the log.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+
+from .. import step_report
+from ..run_folder import write_whole
+from ..step_report import StepError, log, tell
+from .step import SKIPPED, read_setup, step_named
+
+
+def main() -> int:
+    name, setup = sys.argv[1], read_setup()
+    step_report.step = name
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # it is a file
+    # What is started here gets neither the pipe nor the lock.
+    for file in (3, 9):
+        with suppress(OSError):
+            os.set_inheritable(file, False)
+    step = step_named(name, setup)
+    why = step.why()
+    if why in SKIPPED:
+        tell(f"skip why={why}")
+        return 0
+    tell(f"start why={why}")
+    # Whatever ends it now.
+    step.spoil()
+    try:
+        step.apply()
+        if not step.check():
+            raise StepError("check-failed")
+    except StepError as error:
+        write_whole(f"{setup.folder}/logs/{name}.code", f"{error.code}\n")
+        log(*error.sentences)
+        return error.rc
+    step.note_success()
+    tell("ok")
+    return 0

@@ -1,0 +1,72 @@
+"""Is the GPU that was ordered really there? Asked through NVML, before anything is built."""
+
+from __future__ import annotations
+
+import json
+import os
+import site
+from glob import glob
+
+from ..processes import identity
+from ..run_folder import RunFolder, lines_of, live_runs, write_whole
+from ..step_report import StepError, report
+from .quoted import quoted
+from .step import BoxStep, SetupFacts
+
+
+class GpuStep(BoxStep):
+    """Its verdict holds for as long as the box is up and its devices are there."""
+
+    @property
+    def _order(self) -> str:
+        return json.dumps(self.values.gpu, separators=(",", ":"))
+
+    def inputs(self) -> str:
+        return quoted("v1", self._order, identity(1))
+
+    def check(self) -> bool:
+        verdict = RunFolder(self.home).stat("gpu.json")
+        is_same = lines_of(f"{self.home}/gpu.devices") == [_devices()]
+        return bool(verdict and verdict.st_size and is_same) and not is_returned(self.setup)
+
+    def apply(self) -> None:
+        from ..verdict import verify  # late: who only looks needs none of it
+        from ..verdict.readers import OwnError
+
+        site.main()  # what asks NVML is in the environment of this program's own
+        order, said = f"{self.home}/gpu.order", f"{self.home}/gpu.said"
+        write_whole(order, f"{self._order}\n", 0o600)
+        write_whole(f"{self.home}/gpu.devices", _devices(), 0o600)
+        words = ["--workdir", self.home, "--index", self.setup.one("index"), "--order", order]
+        words += ["--wheel", self._wheel, "--git", self.values.clone_url]
+        if ahead := os.environ.get("CLOCK_AHEAD"):
+            words += ["--ahead", ahead]
+        if any(run.is_running for run in live_runs(self.home)):
+            words += ["--run-alive"]
+        try:
+            result = verify.ask(verify.parse(words))
+        except OwnError as error:
+            write_whole(said, "")
+            raise StepError("command-failed", str(error)) from None
+        verify.keep(result, f"{self.home}/gpu.json")
+        write_whole(said, verify.summary(result))
+        if code := report(verify.summary(result)):
+            raise StepError(code, rc=6)
+
+    @property
+    def _wheel(self) -> str:
+        """The file of uv for this machine, which the index has."""
+        machine = os.uname()
+        rows = (row.split("|") for row in self.setup.facts["uv_wheels"])
+        named = {row[0]: row[1] for row in rows}
+        return named.get(f"{machine.sysname}-{machine.machine}", "")
+
+
+def is_returned(setup: SetupFacts) -> bool:
+    return "verdict return" in lines_of(f"{setup.home}/gpu.said")
+
+
+def _devices() -> str:
+    """Return the names of the devices, as a shell's pattern gives them."""
+    found = sorted(glob("/dev/nvidia*")) or ["/dev/nvidia*"]
+    return "".join(f"{name[len('/dev/') :]} " for name in [*found, "/dev/dxg"])

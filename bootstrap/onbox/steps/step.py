@@ -1,0 +1,146 @@
+"""A step of a setup: whether it is right, and how it becomes so. A class each, in a file of its
+name: what it depends on (`inputs`), whether the box still is as it was left (`check`), and what
+makes it so (`apply`).
+
+A step is skipped only if its inputs are those of its last success, which its stamp has as text, and
+its check agrees.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from functools import cached_property
+from importlib import import_module
+
+from ..git import BoxTree
+from ..run_folder import alive_in, lines_of, write_whole
+from .quoted import quoted
+from .values import Values
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # slow to import
+    from collections.abc import Mapping, Sequence
+
+SKIPPED = ("done", "alive", "died", "failed")
+"""Why a step is left as it is."""
+
+
+class SetupFacts:
+    """What the steps are told, see `templates/lib/steps.sh`."""
+
+    def __init__(self, facts: Mapping[str, Sequence[str]]) -> None:
+        self.facts = facts
+        self.values = Values(json.loads(self.one("values") or "{}"))
+        self.home, self.folder = self.one("home"), self.one("setup")
+        number, path = self.one("number"), self.one("tree")
+        self.tree = BoxTree(self.home, self.one("key"), path, number)
+
+    def one(self, name: str) -> str:
+        return [*self.facts.get(name, ()), ""][0]
+
+    def is_asked(self, step: str) -> bool:
+        return step in f"{self.one('only')},{self.one('redo')}".split(",")
+
+    @cached_property
+    def alive_run(self) -> str:
+        """The live run that has this tree: in a setup, since that began."""
+        if "alive" in self.facts:
+            return self.one("alive")
+        found = alive_in(self.home, self.tree.key, self.tree.path)
+        return found.path if found else ""
+
+
+class BoxStep:
+    """One of them, in a setup."""
+
+    is_of_tree = False
+    """Whether its stamp belongs to one tree of a repository."""
+
+    def __init__(self, setup: SetupFacts) -> None:
+        self.setup, self.home, self.values = setup, setup.home, setup.values
+
+    @property
+    def name(self) -> str:
+        return type(self).__name__[: -len("Step")].lower()
+
+    @property
+    def stamp(self) -> str:
+        folder = self.setup.tree.notes if self.is_of_tree else f"{self.home}/steps"
+        return f"{folder}/{self.name}.ok"
+
+    def inputs(self) -> str:
+        """Return what it depends on, as text."""
+        return quoted("v1")
+
+    def check(self) -> bool:
+        """Whether the box is as it was left; looks only."""
+        raise NotImplementedError
+
+    def apply(self) -> None:
+        """Do it. Raises StepError, OSError."""
+        raise NotImplementedError
+
+    def why(self) -> str:
+        """Say why it runs: asked, new, broken, or what changed; or why not, a word of SKIPPED."""
+        reason = self._reason()
+        if not reason:
+            return self.why_right()
+        return "alive" if self.is_left_alone() else reason
+
+    def _reason(self) -> str:
+        if self.is_asked():
+            return "asked"
+        noted, wanted = lines_of(self.stamp), self.inputs()
+        if not noted:
+            return "new"
+        if noted[0] != wanted:
+            return self.what_changed(noted[0])
+        return "" if len(noted) == 1 and self.check() else "broken"
+
+    def is_asked(self) -> bool:
+        return self.setup.is_asked(self.name)
+
+    def what_changed(self, noted: str) -> str:  # noqa: ARG002 - for those that can tell
+        """Say what differs from the inputs that were noted, in the user's words."""
+        return "changed"
+
+    def why_right(self) -> str:
+        return "done"
+
+    def is_left_alone(self) -> bool:
+        """While a run is alive, its tree and environment stay as they are."""
+        return self.is_of_tree and bool(self.setup.alive_run)
+
+    @property
+    def is_spoiled(self) -> bool:
+        """Whether it ran since its last success, and did not succeed."""
+        return "unfinished" in lines_of(self.stamp)
+
+    def spoil(self) -> None:
+        """Let its last success count no more. Its file stays: that of `repo` says whose a tree
+        is."""
+        if os.path.isfile(self.stamp) and not self.is_spoiled:
+            with open(self.stamp, "a", encoding="ascii") as file:
+                file.write("unfinished\n")
+
+    def note_success(self) -> None:
+        os.makedirs(os.path.dirname(self.stamp), exist_ok=True)
+        write_whole(self.stamp, f"{self.inputs()}\n", 0o600)
+
+
+def read_setup() -> SetupFacts:
+    """Return what standard input tells: NAME=VALUE, each ended by a NUL."""
+    facts: dict[str, list[str]] = {}
+    for pair in sys.stdin.buffer.read().decode("utf-8", "surrogateescape").split("\0")[:-1]:
+        name, _, value = pair.partition("=")
+        facts.setdefault(name, []).append(value)
+    return SetupFacts(facts)
+
+
+def step_named(name: str, setup: SetupFacts) -> BoxStep:
+    made: BoxStep = getattr(import_module(f".{name}", __package__), f"{name.capitalize()}Step")(
+        setup
+    )
+    return made

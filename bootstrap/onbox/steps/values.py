@@ -1,0 +1,22 @@
+"""What a profile asks of the steps in Python. A recipe has it as one document of JSON."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # slow to import
+    from collections.abc import Mapping
+    from typing import Any
+
+
+class Values:
+    """What the document says; what it leaves out is as the plainest profile has it."""
+
+    lease: Mapping[str, Any] = {}
+    """Its terms, see `lease/rules.py`."""
+    gpu: Mapping[str, Any] = {}
+    """The hardware that was ordered, see `verdict/expected_hardware.py`."""
+    clone_url: str = ""
+    """From where the box clones, if it does."""
+
+    def __init__(self, document: Mapping[str, object]) -> None:
+        vars(self).update(document)

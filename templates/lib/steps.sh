@@ -1,0 +1,23 @@
+# shellcheck shell=bash disable=SC2034,SC2153 # set here, read elsewhere; rendered
+# steps: those in Python, onbox/steps/NAME.py; the others are steps/NAME.sh.
+
+is_in_python() { ! declare -F "apply_$1" >/dev/null; }
+
+# facts: prints what they are told, NAME=VALUE each, ended by NUL; VALUES is the recipe's.
+facts() {
+  printf '%s\0' "values=$VALUES" "home=$BOX_HOME" "setup=${SETUP_DIR-}" "only=$ONLY" "redo=$REDO" "key=$REPO_KEY" \
+    "tree=$REPO_DIR" "number=$TREE_NUMBER" "index=$INDEX" ${SETUP_DIR:+"alive=$ALIVE_RUN"} "${UV_WHEELS[@]/#/uv_wheels=}"
+}
+
+declare -gA SAID=() ALONE=()
+
+# ask_steps: sets SAID to what all of them say of themselves, a word each, and ALONE to those that a live run keeps as
+# they are, see onbox/steps/why.py; and ALIVE_RUN.
+ask_steps() {
+  local name word alone asked=()
+  for name in "${STEPS[@]}"; do ! is_in_python "$name" || asked+=("$name"); done
+  while IFS=$'\t' read -r name word alone; do
+    if [ "$name" = alive ]; then ALIVE_RUN=$word; else SAID[$name]=$word ALONE[$name]=$alone; fi
+  done < <(facts | onbox steps.why "${asked[@]}")
+  [ "${#SAID[@]}" -gt 0 ] || find_alive
+}

@@ -1,0 +1,41 @@
+"""The steps in Python: what their stamps hold, and what they are told."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from random import Random
+
+from bootstrap.onbox.steps.quoted import quoted
+from bootstrap.onbox.steps.step import SetupFacts, step_named
+from bootstrap.onbox.steps.values import Values
+from bootstrap.setup.script import default_values
+from bootstrap.steps.plan import NAMES
+from bootstrap.steps.shell import onbox_files
+
+SPECIAL = b"ab=:~#,%@ \t\n\\'\"$\xc3\xa9\x7f"
+BETWEEN = ((b"", b""), (b"a", b"b"), (b":", b""))
+
+
+def test_words_are_quoted_as_bash_quotes_them() -> None:
+    """Stamps that a shell wrote stay true, and a shell reads back what is written for it."""
+    random = Random(1)
+    words = [bytes([byte]).join(between) for byte in range(1, 256) for between in BETWEEN]
+    words += [bytes(random.choices(SPECIAL, k=random.randrange(7))) for _ in range(1000)]
+    command = ["bash", "-c", "LC_ALL=C; printf '%q ' \"$@\"", "bash", *words]
+    done = subprocess.run(command, capture_output=True, check=True)
+    assert quoted(*map(os.fsdecode, words)) == done.stdout.decode("ascii")
+
+
+def test_what_a_recipe_leaves_out_is_as_the_plainest_profile_has_it() -> None:
+    usual = default_values()
+    assert {name: usual[name.upper()] for name in Values.__annotations__} == {
+        name: getattr(Values({}), name) for name in Values.__annotations__
+    }
+
+
+def test_each_step_in_python_has_its_name() -> None:
+    found = [name for name in NAMES if f"onbox/steps/{name}.py" in onbox_files()]
+    assert "lease" in found
+    for name in found:
+        assert step_named(name, SetupFacts({})).name == name
