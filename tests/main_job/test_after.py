@@ -40,7 +40,7 @@ def rented(mirror_rig: Rig, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     box.stop()
 
 
-def test_plan_before_a_setup_says_what_would_run_and_writes_nothing_there(rented: Rented) -> None:
+def test_plan_of_a_new_box_lists_the_steps_of_setup_and_writes_nothing(rented: Rented) -> None:
     rented.run("plan").must(0)  # so that the first contact's own files are already written
     before = rented.listing()
     planned = rented.run("plan", "--json").must(0).json()
@@ -74,7 +74,7 @@ def test_setup_with_json_prints_one_document_and_nothing_else(rented: Rented) ->
     assert again["setup"] is None
 
 
-def test_a_command_without_a_host_means_the_only_known_box(rented: Rented) -> None:
+def test_a_command_without_host_goes_to_the_only_known_box(rented: Rented) -> None:
     alone = rented.user.run("status", "--identity", str(rented.box.identity)).must(0)
     assert "train-1" in alone.out
     assert "train-1" in rented.run("status", host=rented.box.address).must(0).out
@@ -95,7 +95,7 @@ def test_status_says_that_a_run_is_running_and_when_it_last_wrote(rented: Rented
     assert (run["state"], run["session"]) == ("running", "train")
 
 
-def test_attach_works_from_an_unknown_terminal_type_after_tmp_was_swept_on_the_box(
+def test_attach_works_with_an_unknown_terminal_type_and_after_the_box_lost_its_tmux_socket(
     rented: Rented,
 ) -> None:
     rented.box.run("rm -rf /tmp/tmux-*")
@@ -161,7 +161,7 @@ def test_logs_follow_prints_a_run_until_stop_ends_it(rented: Rented) -> None:
     assert f"nothing was running on {rented.box.address}" in rented.run("stop").must(0).out
 
 
-def test_setup_leaves_a_stopped_run_alone(rented: Rented) -> None:
+def test_setup_does_not_restart_a_run_that_was_stopped(rented: Rented) -> None:
     again = rented.run("setup").must(0)
     assert "nothing to do" in again.out
     assert "train-1 was stopped" in again.out

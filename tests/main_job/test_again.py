@@ -68,7 +68,7 @@ def test_setup_of_a_new_commit_is_refused_and_changes_nothing_beside_a_live_run(
     assert rented.runs() == ["train-1", "train-2"]
 
 
-def test_setup_beside_a_live_run_names_what_of_command_or_environment_differs(rent: Rent) -> None:
+def test_setup_during_a_run_says_whether_command_env_or_secrets_changed(rent: Rent) -> None:
     rented = rent("vast", used=True)
     rented.user.repository(boxstrap__yaml=LONG)
 
@@ -113,7 +113,7 @@ def test_setup_makes_the_folders_of_results_before_the_training_starts(rent: Ren
     assert not rented.box.exists("/tmp/out")
 
 
-def test_setup_of_a_new_commit_updates_the_tree_and_keeps_other_files_there(rent: Rent) -> None:
+def test_setup_of_a_new_commit_keeps_untracked_files_and_edits_on_the_box(rent: Rent) -> None:
     rented = rent("vast", used=True)
     repository = rented.user.repository(_gitignore="out/\n", notes__txt="one\n")
     repository.commit({".gitignore": "out/\n"})

@@ -49,7 +49,7 @@ def editor(user: Settled, name: str, rc: int = 0) -> Path:
     return said
 
 
-def test_code_prints_a_link_when_no_editor_is_installed_here(user: Settled, rented: Rented) -> None:
+def test_code_prints_a_link_when_no_editor_is_installed(user: Settled, rented: Rented) -> None:
     """URIs lose capitals, so the link uses the lower-case alias that ssh knows too."""
     told = user.run("code", "--host", "My-Box").must(0)
     assert LINK in told.out

@@ -72,7 +72,7 @@ def test_a_second_box_on_the_volume_downloads_no_model_again(rent: Rent, hub: Da
     assert hub.sent == sent
 
 
-def test_cache_folders_that_the_user_chose_on_the_box_are_left_as_they_are(rent: Rent) -> None:
+def test_setup_keeps_cache_folders_that_the_box_or_profile_already_names(rent: Rent) -> None:
     rented = rent("vast")
     rented.user.repository("plain", train__py="print('step 1', flush=True)\n")
     rented.box.run("echo HF_HOME=/models >>/etc/environment")

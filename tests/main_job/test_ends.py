@@ -41,7 +41,7 @@ def test_a_failing_step_of_setup_gives_exit_7_with_its_last_lines(rent: Rent) ->
 OF_PROGRAMS = {"LD_PRELOAD": "/nowhere.so", "LD_LIBRARY_PATH": "/nowhere", "PYTHONPATH": "/nowhere"}
 
 
-def test_env_of_a_profile_may_use_the_names_of_variables_in_the_run_script(rent: Rent) -> None:
+def test_env_of_a_profile_may_use_names_that_boxstraps_scripts_use(rent: Rent) -> None:
     files = [shipped("templates") / f"box/{name}.sh" for name in ("begin", "command")]
     names = sorted(set(re.findall(r"\b([a-z_]+)=", "".join(file.read_text() for file in files))))
     names += ["run", "env_file", "child", "rc", "variable"]

@@ -124,7 +124,7 @@ def test_exec_ends_with_the_exit_code_of_its_command(rented: Rented) -> None:
     assert b"no-such-program" in missing.stderr
 
 
-def test_a_set_up_box_has_an_agents_file_that_says_what_not_to_touch(rented: Rented) -> None:
+def test_a_box_that_was_set_up_has_an_agents_file_with_what_not_to_edit(rented: Rented) -> None:
     said = rented.ssh("cat .boxstrap/AGENTS.md")
     assert said.startswith("# A box of boxstrap\n")
     assert "Do not change or delete anything in this folder" in said
@@ -254,7 +254,7 @@ def test_exec_and_shell_work_on_a_box_with_other_login_shells(rent: Rent, kind: 
     shell.close()
 
 
-def test_a_banner_of_the_boxs_bashrc_is_no_output_of_an_exec(rent: Rent) -> None:
+def test_a_banner_printed_by_bashrc_on_the_box_is_no_output_of_exec(rent: Rent) -> None:
     rented = rent("runpod")
     assert "documentation" in rented.box.read("/etc/rig-banner")
     rented.user.repository(boxstrap__yaml=PROFILE)

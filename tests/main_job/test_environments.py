@@ -29,7 +29,7 @@ train = ["iniconfig>=2"]
 """
 
 
-def test_python_venv_adopts_an_environment_of_the_box_of_that_version_and_removes_no_package(
+def test_python_venv_uses_an_environment_of_the_box_and_removes_no_package_from_it(
     rent: Rent,
 ) -> None:
     rented = rent("vast", used=True)
@@ -51,7 +51,7 @@ def test_python_venv_adopts_an_environment_of_the_box_of_that_version_and_remove
     assert packages(rented, "iniconfig", "pathspec", environment="/venv/main") == both
 
 
-def test_python_installer_pip_installs_also_into_an_environment_that_uv_built(rent: Rent) -> None:
+def test_installer_pip_of_a_profile_works_in_an_environment_built_by_uv(rent: Rent) -> None:
     rented = rent("vast", used=True)
     repository = rented.user.repository(train__py=TRAIN, requirements__txt="iniconfig>=2\n")
     rented.run("setup").must(0)
@@ -79,7 +79,7 @@ def lock(repository: UserRepository, rented: Rented, rig: Rig) -> None:
     repository.commit({}, "Lock")
 
 
-def test_a_pyproject_without_a_build_system_gives_its_dependencies_and_extras(rent: Rent) -> None:
+def test_setup_installs_dependencies_and_extras_of_a_pyproject_without_build(rent: Rent) -> None:
     rented = rent("vast", used=True)
     # The extras are the project's: requirements.txt, which comes before it elsewhere, has none.
     rented.user.repository(train__py=TRAIN, pyproject__toml=PROJECT, requirements__txt="")
@@ -124,7 +124,7 @@ def test_uv_is_sent_from_this_machine_when_the_package_index_of_the_box_lacks_it
     assert not rented.box.exists(f"{rented.folder}/bin/uv")
 
 
-def test_requirements_that_name_a_second_index_are_installed(rent: Rent, mirror_rig: Rig) -> None:
+def test_setup_installs_requirements_that_name_two_indexes(rent: Rent, mirror_rig: Rig) -> None:
     rented = rent("vast", used=True)
     index = mirror_rig.mirror.index_url
     rented.user.repository(
@@ -175,7 +175,7 @@ def test_packages_no_longer_required_are_removed_from_an_environment_that_setup_
     assert "nothing to do" in rented.run("setup", *options).must(0).out
 
 
-def test_an_environment_that_two_repositories_share_loses_no_packages(rent: Rent) -> None:
+def test_setup_removes_no_package_of_an_environment_two_repositories_share(rent: Rent) -> None:
     rented = rent("vast", used=True)
     options = ("--set", "python.venv=/workspace/env")
     repository = rented.user.repository(requirements__txt="iniconfig>=2\n")
@@ -277,7 +277,7 @@ def test_setup_names_a_required_package_that_the_index_does_not_have(rent: Rent)
     rented.run("setup").must(0)
 
 
-def test_setup_with_a_new_train_command_gives_that_as_the_reason_to_train(rent: Rent) -> None:
+def test_setup_with_a_new_train_command_names_it_as_the_reason_to_train(rent: Rent) -> None:
     rented = rent("vast", used=True)
     rented.user.repository()
     rented.run("setup").must(0)

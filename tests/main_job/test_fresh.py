@@ -86,7 +86,7 @@ def test_setup_of_a_fresh_box_reaches_the_first_training_step(fresh: Fresh, faul
     assert fresh.tree == f"{place}/homework"
 
 
-def test_packages_are_compiled_beside_the_training_on_a_fresh_box(fresh: Fresh) -> None:
+def test_packages_are_compiled_to_bytecode_during_the_training(fresh: Fresh) -> None:
     """Modules that it never imports are compiled too; no bytecode is written into its tree."""
     compiled = f"{fresh.tree}/.venv/lib/python3*/site-packages/iniconfig/__pycache__/_version.*.pyc"
     fresh.box.run(f"timeout 30 sh -c 'until ls {compiled}; do sleep 0.2; done'")
@@ -185,7 +185,7 @@ def test_plan_status_and_logs_write_nothing_on_the_box(fresh: Fresh) -> None:
 
 
 @pytest.mark.parametrize("fresh", ["nosudo"], indirect=True)
-def test_on_a_box_without_tmux_a_run_beside_another_is_detached_too(fresh: Fresh) -> None:
+def test_two_runs_at_once_work_on_a_box_without_tmux_too(fresh: Fresh) -> None:
     words = ("--json", "--session", "live", "--", "echo $GREETING; sleep 60")
     live = fresh.run("run", *words).must(0).json()
     beside = fresh.run("run", "--json", "--", "echo", "beside").must(0).json()

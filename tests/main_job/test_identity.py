@@ -90,7 +90,7 @@ def test_another_repository_of_the_same_name_gets_its_own_folder_on_the_box(rent
     assert document["repo_dir"] == str(Path(tree).with_name(own))
 
 
-def test_a_tree_stays_its_repositorys_after_the_boxstrap_folder_was_deleted(rent: Rent) -> None:
+def test_a_repository_finds_its_tree_after_the_boxstrap_folder_was_deleted(rent: Rent) -> None:
     rented = rent("vast", used=True)
     user = rented.user
     one = user.repository("algebra/homework")

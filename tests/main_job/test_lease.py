@@ -29,7 +29,7 @@ time.sleep(600)
 LEASE = ("--set", "lease.hours=5", "--set", "lease.idle=2h")
 
 
-def test_a_lease_whose_account_does_not_answer_is_said_to_be_held_by_nothing(rent: Rent) -> None:
+def test_setup_warns_that_a_lease_is_not_held_while_the_account_is_silent(rent: Rent) -> None:
     rented = rent("vast", used=True, environ={"CONTAINER_API_KEY": KEY})
     rented.user.repository(boxstrap__yaml=PROFILE, train__py=LONG, **{".gitignore": "out/\n"})
     hook = "/root/onstart.sh"
@@ -133,7 +133,7 @@ def _only_what_was_pulled_is_destroyed(
         tunnel.wait()
 
 
-def test_a_lease_on_a_box_without_a_key_ends_it_by_its_own_shutdown(rent: Rent) -> None:
+def test_a_lease_on_a_box_without_api_key_shuts_the_box_down_at_its_end(rent: Rent) -> None:
     rented = rent("ec2", used=True)
     rented.user.repository(boxstrap__yaml=PROFILE, train__py=LONG, **{".gitignore": "out/\n"})
     made = rented.run("setup", "--set", "lease.hours=9", "--set", "lease.dollars=20").must(0)

@@ -44,7 +44,7 @@ def test_setup_on_host_local_reaches_the_first_training_step(here: User) -> None
     assert (run["name"], run["state"], run["rc"]) == ("train-1", "finished", 0)
 
 
-def test_setup_on_host_local_leaves_the_users_own_files_as_they_are(here: User) -> None:
+def test_setup_on_host_local_does_not_change_the_users_own_files(here: User) -> None:
     assert (here.home / ".bashrc").read_text() == "# mine\n"
     assert (here.home / ".ssh/authorized_keys").read_text() == "# none\n"
     assert (here.home / ".ssh").stat().st_mode & 0o777 == 0o755
@@ -69,7 +69,7 @@ def _read(path: Path) -> bytes:
         return b""
 
 
-def test_setup_of_work_that_failed_before_says_how_to_restart_it_with_exit_10(user: User) -> None:
+def test_setup_after_a_failed_run_exits_with_10_and_names_the_restart_option(user: User) -> None:
     failing = "raise SystemExit('no such set')\n"
     repository = user.repository(boxstrap__yaml=PROFILE, train__py=failing)
     setup, wait = ("setup", "--host", "local"), ("wait", "--host", "local")

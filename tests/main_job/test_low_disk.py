@@ -31,7 +31,7 @@ while not os.path.exists("go"):
 PROFILE = "version: 1\ngpu: {require: false}\ntrain: {command: python train.py, results: [out/]}\n"
 
 
-def test_status_top_logs_wait_and_report_tell_of_a_low_disk_and_its_newest_file(rent: Rent) -> None:
+def test_status_top_logs_wait_and_report_warn_of_a_low_disk_and_name_new_files(rent: Rent) -> None:
     rented = rent("vast", disk="1G")
     rented.user.repository("homework", boxstrap__yaml=PROFILE, train__py=TRAIN)
     rented.run("setup").must(0)

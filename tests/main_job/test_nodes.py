@@ -149,7 +149,7 @@ def test_a_node_that_loses_power_ends_the_other_node_in_ten_seconds(fleet: Fleet
     assert "node 1) was not heard any more" in fleet.run("status").out
 
 
-def test_nodes_with_another_torch_or_environment_are_named_and_no_run_begins(fleet: Fleet) -> None:
+def test_run_on_nodes_is_refused_when_their_torch_or_environment_differs(fleet: Fleet) -> None:
     begun = [each.runs() for each in fleet.boxes]
     site = (
         fleet.boxes[1].box.run("echo /workspace/homework/.venv/lib/python*/site-packages").strip()
@@ -163,7 +163,7 @@ def test_nodes_with_another_torch_or_environment_are_named_and_no_run_begins(fle
     assert [each.runs() for each in fleet.boxes] == begun
 
 
-def test_two_nodes_that_can_not_reach_each_other_are_named_and_no_run_begins(fleet: Fleet) -> None:
+def test_run_on_nodes_is_refused_when_one_can_not_reach_another(fleet: Fleet) -> None:
     address = fleet.boxes[0].box.host_string.partition("@")[2].partition(":")[0]
     inside = ["nsenter", "-t", str(fleet.boxes[1].box._alive()), "-n", "ip", "route"]
     subprocess.run([*inside, "add", "blackhole", f"{address}/32"], check=True)

@@ -111,7 +111,7 @@ def trainer(tmp_path: Path) -> Trainer:
     return Trainer(tmp_path)
 
 
-def test_each_of_three_runs_in_one_tree_brings_its_own_results_home(trainer: Trainer) -> None:
+def test_pull_brings_each_of_several_runs_in_one_tree_its_own_results(trainer: Trainer) -> None:
     said = trainer.train("second")
     assert "saw ['ckpt', 'first', 'log', 'renamed']" in said  # as `sample.py` needs it
     assert "of second" in trainer.train("sample")
@@ -242,7 +242,7 @@ def test_down_says_how_to_let_go_of_results_that_no_pull_can_bring(trainer: Trai
     assert trainer.results()["train-2"]["where"] == "home"
 
 
-def test_a_run_without_a_record_gets_the_results_that_no_other_run_made(trainer: Trainer) -> None:
+def test_pull_gives_unrecorded_results_to_the_run_without_a_record(trainer: Trainer) -> None:
     for name in ("results.before", "results.made"):
         (trainer.folder("train-1") / name).unlink()
     trainer.train("second")
@@ -262,7 +262,7 @@ def test_a_resumed_run_goes_on_from_the_checkpoint_of_the_run_that_died(trainer:
     assert "dies" not in trainer.home("train-3")
 
 
-def test_cells_of_a_sweep_see_no_results_but_their_own(trainer: Trainer) -> None:
+def test_a_sweep_cell_sees_the_results_of_no_other_cell(trainer: Trainer) -> None:
     sweep = trainer.user.home / "words.txt"
     seen = {}
     for word in ("one", "two", "dies", "again"):

@@ -93,7 +93,7 @@ def puller(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PullingUser]:
     made.user.run("stop", *TO_LOCAL, "--all")
 
 
-def test_pull_brings_whole_files_during_a_run_and_all_at_its_end(puller: PullingUser) -> None:
+def test_pull_brings_complete_files_during_a_run_and_all_at_its_end(puller: PullingUser) -> None:
     user, place = puller.user, puller.place("train-1")
     wait_until((puller.tree / "out/checkpoint-1/optimizer.bin").exists)
     refused = user.run("pull", *TO_LOCAL).must(9)
@@ -131,7 +131,7 @@ def test_pull_brings_whole_files_during_a_run_and_all_at_its_end(puller: Pulling
     assert receipt.name == "train-1.json"
 
 
-def test_a_second_pull_brings_nothing_and_changes_no_file_at_home(puller: PullingUser) -> None:
+def test_a_second_pull_fetches_nothing_and_changes_no_local_file(puller: PullingUser) -> None:
     before = {path: path.stat().st_mtime_ns for path in puller.place("train-1").rglob("*")}
     again = puller.user.run("pull", *TO_LOCAL, "--json").must(0).json()
     assert (again["landed"], again["received"], again["missing"]) == ({}, 0, {})
@@ -139,7 +139,7 @@ def test_a_second_pull_brings_nothing_and_changes_no_file_at_home(puller: Pullin
     assert before == {path: path.stat().st_mtime_ns for path in puller.place("train-1").rglob("*")}
 
 
-def test_pull_goes_to_another_folder_stops_at_max_size_and_refuses_a_symlinked_place(
+def test_pull_writes_to_the_folder_of_option_to_within_max_size_and_not_into_a_symlink(
     puller: PullingUser, tmp_path: Path
 ) -> None:
     user, root = puller.user, puller.repository.root
@@ -158,7 +158,7 @@ def test_pull_goes_to_another_folder_stops_at_max_size_and_refuses_a_symlinked_p
     (root / "kept").rename(root / "boxstrap-results")
 
 
-def test_pull_of_a_run_that_noted_no_results_takes_those_of_the_profile(
+def test_pull_of_a_run_without_recorded_result_paths_uses_those_of_the_profile(
     puller: PullingUser, tmp_path: Path
 ) -> None:
     (noted,) = puller.user.home.glob("work/.boxstrap/runs/*/train-1/results")

@@ -25,7 +25,7 @@ VALUES = {"DEPLOY_KEY": PEM, "HF_TOKEN": "hf_abcdefghij"}
 LEAKS = ("Ab3/", "hf_abcdefghij")
 
 
-def test_logs_hides_a_secret_of_many_lines_also_one_that_only_the_box_has_until_nobody_has_it(
+def test_logs_hides_a_secret_of_several_lines_that_this_machine_or_only_the_box_has(
     user: User, faults: Faults
 ) -> None:
     # With a profile outside the repository, whose own names no secrets.

@@ -18,7 +18,7 @@ def rented(rent: Rent) -> Rented:
     return rented
 
 
-def test_setup_on_a_box_without_a_required_gpu_ends_with_6_before_it_builds(rented: Rented) -> None:
+def test_setup_without_a_required_gpu_exits_with_6_before_it_builds(rented: Rented) -> None:
     refused = rented.run("setup", "--set", "gpu.require=true").must(6)
     assert "Nothing was built. Return this box" in refused.err
     assert refused.text.lower().count("return this box") == 1

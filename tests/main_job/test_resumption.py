@@ -171,7 +171,7 @@ def test_up_resumes_the_run_of_a_spot_box_taken_away_on_a_new_box_within_the_mon
     assert "may still be alive" in user.run(*up, "--resume", "train-1").must(2).err
 
 
-def test_guard_resumes_a_run_that_was_cut_off_once_and_never_one_that_ended(
+def test_guard_resumes_an_outbid_run_on_a_new_box_once_but_never_a_finished_run(
     rent: Rent, account: SimulatedAccount, buckets: S3Server
 ) -> None:
     """Vast.ai gives no notice: the box is outbid, and stopped."""
@@ -208,7 +208,7 @@ def test_guard_resumes_a_run_that_was_cut_off_once_and_never_one_that_ended(
     assert account.boxes[0].state == "stopped"
 
 
-def test_up_resume_is_refused_until_results_are_at_home_and_the_files_here_are_the_runs(
+def test_up_resume_is_refused_until_results_are_pulled_and_local_files_match_those_of_the_run(
     rent: Rent, account: SimulatedAccount
 ) -> None:
     first, second = rent("vast", used=True), rent("vast", used=True)
@@ -247,7 +247,7 @@ def test_up_resume_is_refused_until_results_are_at_home_and_the_files_here_are_t
     assert second.box.run("ls -F /workspace/homework/out").split() == ["last", "newest.ckpt@"]
 
 
-def test_a_run_of_a_box_destroyed_after_an_hour_resumes_from_its_last_whole_step_at_home(
+def test_up_resume_continues_from_the_last_pulled_checkpoint_after_the_box_was_destroyed(
     rent: Rent, account: SimulatedAccount
 ) -> None:
     boxes = [rent("vast", used=True) for _ in range(3)]

@@ -42,7 +42,7 @@ def imports(rented: Rented, environment: str) -> str:
     return rented.box.run(f"cd /; {environment}/bin/python -c '{ask}'")
 
 
-def test_packages_of_the_image_are_copied_when_fetching_them_would_be_slower(
+def test_setup_copies_packages_of_the_image_when_downloading_them_would_be_slower(
     rent: Rent, mirror_rig: Rig
 ) -> None:
     rented = rent("vast", used=True)

@@ -124,7 +124,7 @@ def test_run_on_a_gpu_number_that_the_box_lacks_is_refused(here: Runner) -> None
         seen.write_text("gpus 2\n")
 
 
-def test_run_without_a_command_runs_the_profiles_and_one_word_is_a_shell_line(here: Runner) -> None:
+def test_run_without_a_command_trains_and_takes_one_word_as_a_shell_line(here: Runner) -> None:
     here.write(train="print('the profile')\n")
     assert here.run()["first_lines"] == ["the profile"]
     line = here.run("--session", "sweep_1", "--", 'echo "$GREETING" | tr a-z A-Z')
@@ -150,7 +150,7 @@ def test_a_run_keeps_its_exit_code_with_any_byte_in_its_output(
     assert (done["run"]["rc"], done["first_lines"]) == (0, ["done"])
 
 
-def test_the_lines_of_a_run_that_fails_at_once_are_shown_once(here: Runner) -> None:
+def test_run_prints_the_lines_of_a_command_that_fails_at_once_only_once(here: Runner) -> None:
     words = ("run", *TO_LOCAL, "--repo", str(here.repository.root), "--")
     for says in ("echo one; echo two; exit 3", "echo one; sleep 0.1; echo two; exit 3"):
         failed = here.user.run(*words, says).must(10)
@@ -167,7 +167,7 @@ def test_runs_lists_a_run_as_finished_once_wait_or_stop_saw_its_end(here: Runner
         assert state == "finished"
 
 
-def test_each_run_started_beside_a_live_run_has_a_tree_of_its_own(here: Runner) -> None:
+def test_each_run_started_during_another_run_gets_a_tree_of_its_own(here: Runner) -> None:
     waits = "import time\nprint(open('lib.py').read(), end='', flush=True)\ntime.sleep(60)\n"
     live = []
     for number in range(3):
@@ -223,7 +223,7 @@ time.sleep(60)
 MADE_THERE = (b".venv", b"out", b"__pycache__")
 
 
-def test_clean_keeps_the_trees_of_live_runs_and_of_results_not_at_home(here: Runner) -> None:
+def test_clean_keeps_trees_with_a_live_run_or_results_not_pulled(here: Runner) -> None:
     """Two run with `-I`, isolated from the script's folder, with the repository installed: only
     their environment decides which `lib` they import."""
     root, names = here.repository.root, ("one", "two", "three")
@@ -294,7 +294,7 @@ def test_stop_without_a_name_ends_no_run_when_several_are_alive(here: Runner) ->
         assert stopped["stopped"] == [name]
 
 
-def test_run_with_follow_prints_the_log_to_its_end_and_fails_as_the_run_does(here: Runner) -> None:
+def test_run_with_follow_prints_the_whole_log_and_exits_with_10_on_failure(here: Runner) -> None:
     command = "echo first; sleep 2; echo last; exit 4"
     done = here.user.run("run", "-f", *TO_LOCAL, "--session", "seen", "--", command).must(10)
     assert done.out.splitlines()[-1] == "last"
@@ -343,7 +343,7 @@ def test_queued_runs_begin_when_their_gpu_is_free_or_the_named_run_succeeded(her
     assert ": it was not started, since well-1 did not end with 0." in late.err
 
 
-def test_a_queued_run_that_never_began_is_shown_without_time_or_cost(here: Runner) -> None:
+def test_status_shows_a_queued_run_that_never_began_without_cost(here: Runner) -> None:
     """Of the queue above: one was stopped in it, of another the run before it failed."""
     words = {
         "out-1": "was stopped before it began",
@@ -384,7 +384,7 @@ def test_run_resume_continues_a_run_that_died_but_not_one_that_finished(here: Ru
     assert "none-1" in here.run("--resume", "none-1", rc=2)["error"]["what"]
 
 
-def test_run_resume_is_refused_when_the_tree_of_the_run_is_taken_or_changed(here: Runner) -> None:
+def test_run_resume_is_refused_while_another_run_uses_its_tree_or_changed_it(here: Runner) -> None:
     here.write(train="import time\nprint('up', flush=True)\ntime.sleep(600)\n")
     here.run("--session", "lost")
     here.kill("lost-1")
@@ -410,7 +410,7 @@ def test_run_resume_is_refused_when_the_tree_of_the_run_is_taken_or_changed(here
 
 
 @pytest.mark.slow
-def test_after_a_restart_a_died_run_is_resumed_before_the_queue_which_is_taken_up(
+def test_a_resumed_run_starts_before_queued_runs_whose_waiting_process_died(
     here: Runner,
 ) -> None:
     here.write(train="import time\nprint('up', flush=True)\ntime.sleep(600)\n")

@@ -31,7 +31,7 @@ LEAKS = (
 HIDDEN = "values [FROM_ENV hidden] [FROM_FILE hidden] [FROM_COMMAND hidden] hello"
 
 
-def test_secrets_are_sent_when_changed_hidden_in_logs_and_gone_after_a_wipe(rent: Rent) -> None:
+def test_setup_resends_changed_secrets_and_wipe_removes_them_from_the_box(rent: Rent) -> None:
     rented = rent("vast", used=True)
     home = rented.user.home
     rented.user.repository(train__py=TRAIN)

@@ -84,7 +84,7 @@ def _masters(user: Settled) -> str:
     return "\n".join(line for line in found if str(user.home) in line)
 
 
-def test_ssh_keep_open_in_the_profile_sets_how_long_a_connection_stays_open(rented: Rented) -> None:
+def test_ssh_keep_open_in_a_profile_sets_how_long_the_login_stays_open(rented: Rented) -> None:
     del rented.user.env["BOXSTRAP_KEEP_OPEN"]
     rented.user.repository(
         boxstrap__yaml="version: 1\ngpu: {require: false}\nssh: {keep_open: 0}\n"
@@ -97,7 +97,7 @@ def test_ssh_keep_open_in_the_profile_sets_how_long_a_connection_stays_open(rent
     wait_until(lambda: not connected(rented) and logins(rented) >= 4)
 
 
-def test_a_pull_uses_the_open_connection_and_logs_in_only_for_much(rented: Rented) -> None:
+def test_pull_uses_the_open_connection_unless_results_are_large(rented: Rented) -> None:
     profile = "version: 1\ngpu: {require: false}\ntrain: {command: %s, results: [out/]}\n"
     makes = "mkdir -p out && head -c {} /dev/zero >out/a"
     root = rented.user.repository(

@@ -60,7 +60,7 @@ def with_gpu(rent: Rent, tmp_path: Path) -> Rented:
     return show_gpu(rent("vast", used=True), tmp_path)
 
 
-def test_the_smoke_test_of_setup_uses_nvml_alone_without_torch(with_gpu: Rented) -> None:
+def test_setup_without_torch_smoke_tests_gpus_by_nvml_alone(with_gpu: Rented) -> None:
     with_gpu.user.repository(boxstrap__yaml=PROFILE, train__py=TRAIN)
     fresh = with_gpu.run("verify", "--json").must(0).json()["verdict"]
     assert [row for row in fresh["checks"] if row["check"] == "smoke"] == []
@@ -110,7 +110,7 @@ def test_setup_refuses_an_installed_torch_without_cuda_unless_no_gpu_is_required
 
 
 @pytest.mark.faults
-def test_setup_refuses_a_torch_that_needs_a_newer_driver_before_it_is_fetched(
+def test_setup_refuses_a_torch_too_new_for_the_gpu_driver_before_downloading_it(
     with_gpu: Rented, faults: Faults
 ) -> None:
     with_gpu.user.repository(boxstrap__yaml=PROFILE, requirements__txt="torch==2.9.0+cu130\n")

@@ -118,7 +118,7 @@ def test_an_editors_remote_server_started_by_box_name_outlives_its_connection(
     rented.box.run(f"kill {pid}")
 
 
-def test_ssh_by_box_name_forwards_agent_and_ports_while_boxstraps_connection_is_open(
+def test_ssh_by_box_name_can_forward_agent_and_ports_beside_boxstraps_open_connection(
     user: Settled, rented: Rented
 ) -> None:
     """Over a shared one `-A` forwarded no agent; `-L` and `-D` ended at once, their port stayed."""

@@ -112,7 +112,7 @@ def fleet(mirror_rig: Rig, shared_folder: Path, user: User) -> Iterator[Fleet]:
         box.stop()
 
 
-def test_each_cell_of_a_sweep_finishes_once_though_boxes_restart_or_are_cut_off(
+def test_each_cell_of_a_sweep_finishes_once_though_boxes_restart_or_lose_their_link(
     fleet: Fleet, request: pytest.FixtureRequest
 ) -> None:
     whole = request.config.getoption("every")
@@ -218,7 +218,7 @@ def settled() -> Iterator[Settled]:
     made.leave()
 
 
-def test_workers_on_two_boxes_share_one_optuna_study_over_tunnels(
+def test_the_documented_optuna_study_is_shared_by_workers_on_two_boxes_over_tunnels(
     mirror_rig: Rig,
     shared_folder: Path,
     card: Card,

@@ -115,7 +115,7 @@ def test_sync_and_setup_put_a_file_back_that_was_removed_on_the_box(twin: Twin, 
     assert "restored" not in twin.sync() + twin.user.run("setup", *TO_LOCAL).must(0).text
 
 
-def test_sync_stops_at_a_conflicting_edit_on_the_box_and_back_brings_it_home(twin: Twin) -> None:
+def test_sync_is_refused_at_a_conflicting_edit_that_sync_back_brings_here(twin: Twin) -> None:
     twin.write("keep.txt", "here\n")
     (twin.tree / "keep.txt").write_text("on the box\n")
     (twin.tree / "new file").write_text("new\n")
@@ -225,7 +225,7 @@ INSIDE = {"my lib/b": "edited there\n", "my lib/deep/c": "edited there\n", "my l
 
 @pytest.mark.parametrize("commits", [False, True])
 @pytest.mark.parametrize("edited", [OUTSIDE, INSIDE, {**OUTSIDE, **INSIDE}])
-def test_commands_of_sync_back_bring_edits_home_and_leave_a_submodule_as_it_is(
+def test_commands_printed_by_sync_back_apply_edits_of_the_box_here_and_keep_a_submodule(
     with_submodule: Twin, edited: dict[str, str], commits: bool
 ) -> None:
     """Edits inside it too, on their own, and with a commit made on the box below them."""
@@ -281,7 +281,7 @@ def test_sync_is_refused_while_a_run_is_alive_and_names_it(twin: Twin) -> None:
     assert twin.read("train.py") == "print('beside a run')\n"
 
 
-def test_sync_says_that_it_waits_for_a_setup_of_the_box(twin: Twin) -> None:
+def test_sync_during_a_setup_of_the_box_says_that_it_waits(twin: Twin) -> None:
     twin.write("train.py", "print('after a setup')\n")
     with (twin.box_home / "lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -291,7 +291,7 @@ def test_sync_says_that_it_waits_for_a_setup_of_the_box(twin: Twin) -> None:
     assert "1 updated" in going.end().must(0).out
 
 
-def test_a_watch_of_sync_delivers_the_next_save_after_its_command_on_the_box_was_killed(
+def test_sync_watch_sends_the_next_save_after_its_process_on_the_box_was_killed(
     twin: Twin, faults: Faults
 ) -> None:
     """The command on the box is killed, or ends by itself where TMOUT is exported."""
@@ -315,7 +315,7 @@ def test_a_watch_of_sync_delivers_the_next_save_after_its_command_on_the_box_was
         watch.end()
 
 
-def test_a_watch_says_at_each_save_that_an_edit_on_the_box_blocks_sync(
+def test_sync_watch_says_at_each_save_that_an_edit_on_the_box_is_in_the_way(
     twin: Twin, faults: Faults
 ) -> None:
     watch = twin.user.begin("sync", "--watch", *TO_LOCAL)
@@ -341,7 +341,7 @@ def test_a_watch_says_at_each_save_that_an_edit_on_the_box_blocks_sync(
         watch.end()
 
 
-def test_a_watch_names_files_that_were_edited_on_the_box_once(twin: Twin) -> None:
+def test_sync_watch_names_a_file_edited_on_the_box_only_once(twin: Twin) -> None:
     before = (twin.tree / "keep.txt").read_text()
     (twin.tree / "keep.txt").write_text("edited there\n")
     watch = twin.user.begin("sync", "--watch", *TO_LOCAL)
@@ -357,7 +357,7 @@ def test_a_watch_names_files_that_were_edited_on_the_box_once(twin: Twin) -> Non
         watch.end()
 
 
-def test_a_watch_of_sync_goes_on_after_a_name_that_is_not_utf_8(twin: Twin, faults: Faults) -> None:
+def test_sync_watch_continues_after_a_file_name_not_in_utf_8(twin: Twin, faults: Faults) -> None:
     watch = twin.user.begin("sync", "--watch", *TO_LOCAL)
     root = twin.repository.root
     (root / "out").mkdir(exist_ok=True)
@@ -422,7 +422,7 @@ def test_sync_warns_when_another_clone_or_worktree_uses_the_same_folder_on_the_b
     assert "is a clone" not in twin.sync()
 
 
-def test_sync_says_that_a_repository_is_not_set_up_on_this_box(twin: Twin) -> None:
+def test_sync_is_refused_on_a_box_where_this_repository_is_not_set_up(twin: Twin) -> None:
     other = twin.user.home / "other"
     twin.repository.git("clone", "-q", str(twin.repository.root), str(other))
     twin.repository.git("-C", str(other), "checkout", "-q", "--orphan", "alone")
@@ -437,7 +437,7 @@ def test_sync_says_that_a_repository_is_not_set_up_on_this_box(twin: Twin) -> No
     assert "not set up on this box" in refused.err
 
 
-def test_sync_sends_again_when_the_box_lost_a_commit_that_the_record_claims(twin: Twin) -> None:
+def test_sync_sends_a_commit_again_that_the_box_lost_despite_its_record(twin: Twin) -> None:
     """The box lacks what its record claims: it reports so, and gets another pack."""
     twin.write("train.py", "print('never sent')\n")
     twin.sync()
@@ -499,7 +499,7 @@ def test_sync_watch_does_not_send_what_git_ignores(twin: Twin, watch: Running) -
     assert not (twin.tree / "noise.log").exists()
 
 
-def test_push_sends_an_ignored_folder_and_replaces_files_only_with_replace(twin: Twin) -> None:
+def test_push_sends_a_git_ignored_folder_and_overwrites_only_with_replace(twin: Twin) -> None:
     data = twin.repository.root / "out/data"
     data.mkdir(parents=True)
     (data / "a\x1b[31m").write_text("1")

@@ -27,7 +27,7 @@ def looks(told: str) -> Iterator[dict[str, Any]]:
         yield json.loads(line)
 
 
-def test_top_samples_a_box_over_one_login_and_shows_its_gpu(rent: Rent, tmp_path: Path) -> None:
+def test_top_shows_the_gpu_of_a_box_over_a_single_login(rent: Rent, tmp_path: Path) -> None:
     rented = show_gpu(rent("vast"), tmp_path)
     rented.user.repository(boxstrap__yaml=PROFILE, train__py=TRAIN)
     missing = rented.run("top", "--looks", "1").must(5)
@@ -73,7 +73,7 @@ def test_top_samples_a_box_over_one_login_and_shows_its_gpu(rent: Rent, tmp_path
     assert "nothing to do" in rented.run("setup").must(0).out
 
 
-def test_top_of_two_boxes_shows_one_that_drops_as_lost_and_live_again(
+def test_top_of_two_boxes_shows_a_box_as_lost_while_its_link_is_down(
     rent: Rent,
     with_gpu: Rented,  # noqa: F811
 ) -> None:

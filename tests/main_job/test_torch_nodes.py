@@ -82,7 +82,7 @@ def test_a_killed_torchrun_worker_ends_the_training_on_all_nodes(with_torch: Fle
 
 
 @pytest.mark.parametrize("count", [2, 4])
-def test_ddp_on_nodes_computes_the_same_losses_as_one_process(
+def test_torch_ddp_on_several_nodes_gives_the_same_losses_as_on_one(
     with_torch: Fleet, count: int
 ) -> None:
     alone = Fleet(with_torch.user, with_torch.boxes[:1])

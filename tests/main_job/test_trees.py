@@ -132,7 +132,7 @@ def _of(like: UserRepository, root: Path) -> UserRepository:
     return other
 
 
-def test_no_rm_with_a_glob_in_the_templates_is_outside_boxstraps_folders() -> None:
+def test_shell_templates_use_rm_with_a_glob_only_in_boxstraps_folders() -> None:
     """Every `rm` with a `*` names a path in one of boxstrap's folders."""
     shipped = Path(__file__).resolve().parents[2] / "templates"
     found = subprocess.run(

@@ -51,7 +51,7 @@ def until(rented: Rented, command: str, said: str) -> None:
     wait_until(lambda: found() == said, found, pause=0.2)
 
 
-def test_tunnel_starts_jupyter_finds_it_again_after_a_lost_link_and_stops_it(rent: Rent) -> None:
+def test_tunnel_starts_jupyter_keeps_it_over_a_lost_link_and_then_stops_it(rent: Rent) -> None:
     rented = rent("vast", used=True)
     rented.user.repository()
     rented.run("setup", "--name", "My.Box-1").must(0)
@@ -99,7 +99,7 @@ def test_tunnel_starts_jupyter_finds_it_again_after_a_lost_link_and_stops_it(ren
     assert rented.run("tunnel", "--stop").must(0).out == nothing
 
 
-def test_tunnel_gives_only_the_port_that_is_in_use_here_another_number(user: User) -> None:
+def test_tunnel_changes_only_the_number_of_a_port_in_use_here(user: User) -> None:
     user.repository()
     first, *others = ports = sorted({free_port() for _ in range(3)})
     with (

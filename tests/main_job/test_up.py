@@ -380,7 +380,7 @@ def _rentals(user: User) -> list[str]:
     return [file.read_text() for file in user.state.glob("rentals/boxstrap-*.json")]
 
 
-def test_up_is_refused_before_anything_is_built_when_the_rented_volume_is_not_mounted(
+def test_up_is_refused_before_it_builds_when_the_volume_of_the_box_is_not_mounted(
     rent: Rent, account: SimulatedAccount
 ) -> None:
     rented = rent("vast", used=True)

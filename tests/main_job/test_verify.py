@@ -23,7 +23,7 @@ def outcomes(done: Completed) -> dict[str, str]:
     return {row["check"]: row["outcome"] for row in done.json()["verdict"]["checks"]}
 
 
-def test_verify_keeps_a_box_with_a_healthy_gpu_and_returns_it_with_a_sick_one(
+def test_verify_says_keep_for_a_healthy_gpu_and_return_for_a_sick_one(
     rent: Rent, card: Card
 ) -> None:
     rented = rent("vast", used=True)
@@ -70,7 +70,7 @@ def test_verify_judges_shared_memory_disk_and_cpus_by_what_the_container_grants(
     assert (outcomes(short)["shm"], outcomes(short)["disk"]) == ("ignored", "ignored")
 
 
-def test_verify_asks_the_git_host_when_the_box_is_to_clone_from_it(rent: Rent) -> None:
+def test_verify_tries_the_git_host_if_the_box_is_to_clone_from_it(rent: Rent) -> None:
     rented = rent("vast", used=True)
     clone = ("--set", "gpu.require=false", "--set", "git.access=url")
     here = f"ssh://root@{rented.box.address}/root/homework.git"

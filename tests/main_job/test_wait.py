@@ -81,7 +81,7 @@ print("step 2 loss 0.25", flush=True)
 """
 
 
-def test_wait_and_stop_tell_the_last_metric_and_exit_code_of_the_run_at_its_end(user: User) -> None:
+def test_wait_and_stop_print_the_last_metric_and_exit_code_of_an_ended_run(user: User) -> None:
     user.repository(boxstrap__yaml=LOCAL.replace("secrets: [TOKEN]\n", ""), train__py=GOES_ON)
     to_local = ("--host", "local", "--json")
     user.run("setup", *to_local).must(0)
@@ -154,7 +154,7 @@ def is_asked_to_wait(home: Path) -> bool:
     return False
 
 
-def test_wait_with_detach_hands_the_telling_of_a_runs_end_to_the_box(user: User) -> None:
+def test_wait_with_detach_lets_the_box_notify_of_the_end_of_a_run(user: User) -> None:
     with web_receiver() as web:
         notify = user.home / ".config/boxstrap/notify.yaml"
         notify.parent.mkdir(parents=True)
@@ -206,7 +206,7 @@ def test_wait_with_detach_hands_the_telling_of_a_runs_end_to_the_box(user: User)
         user.run("stop", "--host", "local").must(0)
 
 
-def test_a_notify_address_in_a_secret_is_told_of_a_run_that_ends_at_once(user: User) -> None:
+def test_a_notify_address_in_a_secret_gets_the_end_of_a_short_run(user: User) -> None:
     user.repository(boxstrap__yaml="version: 1\n", train__py="raise SystemExit(3)\n")
     profile = user.home / "elsewhere.yaml"
     text = LOCAL.replace("TOKEN", "NOTIFY_URL") + "notify: [end]\n"

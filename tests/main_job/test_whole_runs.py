@@ -35,7 +35,7 @@ def alive(rented: Rented) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", ["vast", "nosudo"])
-def test_stop_ends_processes_of_a_run_that_went_into_sessions_of_their_own(
+def test_stop_also_ends_processes_of_a_run_that_started_own_unix_sessions(
     rent: Rent, kind: str, faults: Faults
 ) -> None:
     with faults.attempt("processes of a run in sessions of their own", kind):
@@ -54,7 +54,7 @@ def test_stop_ends_processes_of_a_run_that_went_into_sessions_of_their_own(
         assert (run["rc"], run["ended"]) == (143, "stop")
 
 
-def test_a_run_has_a_cgroup_on_a_box_that_allows_one_and_stop_ends_all_in_it(rent: Rent) -> None:
+def test_stop_ends_all_processes_of_a_run_by_its_cgroup_if_the_box_allows(rent: Rent) -> None:
     rented = rent("vast", used=True)
     rented.box.run("mkdir /cgroups && mount -t cgroup2 none /cgroups")
     # Without mark, parent or session: only its cgroup shows which run it belongs to.
@@ -86,7 +86,7 @@ def test_stop_names_a_process_of_a_run_that_it_could_not_end(rent: Rent) -> None
     assert "nothing was running" in rented.run("stop").must(0).out
 
 
-def test_status_tells_of_processes_that_a_finished_run_left_and_stop_ends_them(rent: Rent) -> None:
+def test_status_counts_processes_left_by_a_finished_run_and_stop_ends_them(rent: Rent) -> None:
     rented = rent("vast", used=True)
     begin = "subprocess.Popen(['sleep', '700.2'], start_new_session=True)"
     train = f"import subprocess\n{begin}\nprint('step 1')\n"

@@ -56,7 +56,7 @@ def living(rented: Rented) -> list[str]:
     return sorted(run["repository"] for run in runs if run["state"] == "running")
 
 
-def test_logs_without_a_name_shows_the_run_of_ones_own_repository(two: Two) -> None:
+def test_logs_without_a_run_name_shows_the_run_of_the_current_repository(two: Two) -> None:
     for own, name in ((two.mine, "mine"), (two.theirs, "theirs")):
         shown = two.standing_in(own).run("logs").must(0)
         assert shown.out == f"{name} begins\n"
@@ -66,7 +66,7 @@ def test_logs_without_a_name_shows_the_run_of_ones_own_repository(two: Two) -> N
     assert two.standing_in(two.mine).run("logs", "--all").must(0).out == "theirs begins\n"
 
 
-def test_exec_does_not_enter_the_tree_of_another_repository_on_the_box(two: Two) -> None:
+def test_exec_is_refused_if_only_other_repositories_are_set_up_on_the_box(two: Two) -> None:
     new = two.rented.user.repository("new")
     refused = two.standing_in(new).run("exec", "--", "touch", "was-here").must(2)
     assert "new was not set up on this box; of others it has mine, theirs" in refused.err
@@ -74,7 +74,7 @@ def test_exec_does_not_enter_the_tree_of_another_repository_on_the_box(two: Two)
     assert two.rented.run("pull", "--all").must(0).out == "no run has begun here\n"
 
 
-def test_down_names_whose_work_would_be_lost_before_it_stops_a_run(two: Two) -> None:
+def test_down_refuses_to_lose_work_of_another_repository_and_names_it(two: Two) -> None:
     refused = two.standing_in(two.theirs).run("down").must(9)
     said, _, unsafe = refused.err.partition("this would be lost with it:")
     assert "mine (train-1 running)" in said
@@ -83,7 +83,7 @@ def test_down_names_whose_work_would_be_lost_before_it_stops_a_run(two: Two) -> 
     assert living(two.rented) == ["mine", "theirs"]
 
 
-def test_stop_ends_the_run_of_ones_own_repository_alone_and_says_whose(two: Two) -> None:
+def test_stop_ends_only_the_run_of_the_current_repository_and_names_it(two: Two) -> None:
     stopped = two.standing_in(two.mine).run("stop").must(0)
     assert "stopped: train-1 of mine" in stopped.out
     assert living(two.rented) == ["theirs"]

@@ -31,7 +31,7 @@ def rented(rent: Rent) -> Rented:
 
 
 @pytest.mark.boxes
-def test_setup_sends_uncommitted_changes_and_once_committed_trains_not_again(
+def test_setup_sends_uncommitted_changes_and_does_not_train_again_once_they_are_committed(
     rented: Rented,
 ) -> None:
     place = rented.user.place
@@ -67,7 +67,7 @@ def test_setup_sends_uncommitted_changes_and_once_committed_trains_not_again(
     assert not rented.box.exists(f"{rented.tree}/new.py")
 
 
-def test_sync_places_each_state_of_the_local_files_byte_for_byte(
+def test_sync_makes_the_tree_equal_to_the_local_files_byte_for_byte(
     user: User,
     seeded: random.Random,
     monkeypatch: pytest.MonkeyPatch,

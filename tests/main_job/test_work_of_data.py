@@ -67,7 +67,7 @@ class Here:
         file.write_text(text)
 
 
-def test_changed_data_prepares_and_trains_again_and_the_earlier_data_does_not(user: User) -> None:
+def test_setup_trains_again_on_changed_data_and_not_on_data_of_an_earlier_run(user: User) -> None:
     here = Here(user, DATA + PREPARE + TRAINS)
     here.write("a.txt", "one")
     assert "step 1 of one" in here.setup().out
@@ -115,7 +115,7 @@ def test_setup_trains_again_when_data_was_corrected_after_a_failed_run(user: Use
     assert here.runs() == 2
 
 
-def test_setup_trains_again_when_the_profile_names_data_after_a_failed_run(user: User) -> None:
+def test_setup_trains_again_after_a_failed_run_once_the_profile_names_data(user: User) -> None:
     command = "train: {command: 'cat data/sets/a.txt || exit 3'}\n"
     here = Here(user, command)
     here.write("a.txt", "step 1")
@@ -154,7 +154,7 @@ def test_prepare_runs_again_when_pushed_or_shared_data_changed(user: User) -> No
     assert here.runs() == 4
 
 
-def test_setup_with_redo_runs_prepare_again_and_refuses_it_while_a_run_is_alive(user: User) -> None:
+def test_setup_with_redo_prepare_repeats_it_but_is_refused_during_a_run(user: User) -> None:
     here = Here(user, PREPARE + "train: {command: python train.py}\n")
     here.setup()
     again = here.setup("--redo", "prepare")
@@ -173,7 +173,7 @@ def test_setup_with_redo_runs_prepare_again_and_refuses_it_while_a_run_is_alive(
         user.run("stop", *TO_LOCAL, "--all").must(0)
 
 
-def test_a_run_in_a_tree_of_its_own_has_this_machines_data_and_the_main_tree_keeps_its_own(
+def test_a_run_beside_gets_the_data_of_this_machine_without_changing_data_in_the_main_tree(
     user: User,
 ) -> None:
     """The links to what the main tree was sent were taken for somebody else's files."""
