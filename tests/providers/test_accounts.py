@@ -25,7 +25,7 @@ from tests.providers.renting_world import renting_world
 ACCOUNTS = ("vast", "runpod", "lambda", "paperspace")
 
 
-def test_every_provider_is_tried_by_the_tests_of_accounts() -> None:
+def test_the_tests_of_accounts_include_every_provider() -> None:
     assert tuple(PROVIDERS) == NAMES
 
 
@@ -89,7 +89,7 @@ def test_api_keys_are_found_in_each_providers_own_files(
     assert (key and key.value) == (None if "team" in text else KEY)  # which of several is unknown
 
 
-def test_the_hubs_token_is_found_where_its_own_library_keeps_it(own_home: Path) -> None:
+def test_the_hugging_face_token_is_found_where_its_library_saves_it(own_home: Path) -> None:
     """In a process of its own: that library looks where the home is when it is imported."""
     file = own_home / ".cache/huggingface/token"
     file.parent.mkdir(parents=True)
@@ -277,7 +277,7 @@ def test_a_provider_without_its_optional_package_is_refused_with_the_pip_command
 @pytest.mark.parametrize(
     ("provider", "library"), [("ec2", "botocore"), ("gcp", "google.auth"), ("azure", "azure.core")]
 )
-def test_looking_for_credentials_of_a_cloud_imports_no_library_of_it(
+def test_finding_the_credentials_of_a_cloud_imports_none_of_its_heavy_libraries(
     provider: str, library: str, user: User
 ) -> None:
     """Whoever rents elsewhere would wait for it with each command."""

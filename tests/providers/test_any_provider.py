@@ -101,7 +101,7 @@ def test_offers_of_every_provider_are_sorted_by_price_and_have_distinct_ids(
     assert offers_of([account], too_much)[0] == []
 
 
-def test_a_box_of_every_provider_is_found_by_its_mark_and_gone_once_destroyed(
+def test_a_rented_box_of_every_provider_is_listed_and_gone_once_destroyed(
     provider: str, account: CloudAccount
 ) -> None:
     before = {box.id for box in account.boxes()}
@@ -120,7 +120,7 @@ def test_a_box_of_every_provider_is_found_by_its_mark_and_gone_once_destroyed(
     assert alive == before
 
 
-def test_renting_an_offer_that_is_gone_is_refused_and_leaves_no_box_at_every_provider(
+def test_at_every_provider_renting_an_offer_that_is_gone_is_refused_and_leaves_no_box(
     provider: str, account: CloudAccount
 ) -> None:
     offer = offers_of([account], ORDER)[0][0]

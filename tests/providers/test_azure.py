@@ -99,7 +99,7 @@ def test_an_azure_disk_is_at_least_as_large_as_its_image(world: RentingWorld) ->
     assert disk["diskSizeGB"] == 64
 
 
-def test_an_azure_rental_asked_for_again_waits_for_its_deployment(world: RentingWorld) -> None:
+def test_an_azure_rental_requested_twice_waits_for_the_one_deployment(world: RentingWorld) -> None:
     account, offer = world.account, world.offers()[0]
     world.simulation.own.deployment_s = 9.0
     world.simulation.fault_on = {CREATES["azure"]: "cut after"}
@@ -120,7 +120,7 @@ def test_an_azure_rental_asked_for_again_waits_for_its_deployment(world: Renting
     assert ANOTHER not in world.simulation.own.groups
 
 
-def test_a_half_made_azure_box_that_is_locked_blocks_the_next_rental(world: RentingWorld) -> None:
+def test_a_half_made_azure_box_that_can_not_be_deleted_blocks_a_rental(world: RentingWorld) -> None:
     world.simulation.offers[0].fate = "failed bid"
     world.simulation.own.is_locked = True
     account, offer = world.account, world.offers()[0]
@@ -143,7 +143,7 @@ def test_a_half_made_azure_box_that_is_locked_blocks_the_next_rental(world: Rent
         account.rent(second, RentOrder(), ANOTHER, PUBLIC)
 
 
-def test_an_azure_resource_group_in_which_nothing_was_made_is_deleted(world: RentingWorld) -> None:
+def test_an_empty_azure_resource_group_of_a_killed_rental_is_deleted(world: RentingWorld) -> None:
     """As of a command that was killed between its two requests."""
     world.simulation.fault_on = {CREATES["azure"]: "cut"}
     box, _ = world.up()
@@ -158,7 +158,7 @@ def test_an_azure_resource_group_in_which_nothing_was_made_is_deleted(world: Ren
     assert {one.id for one in world.account.boxes()} == {box.box_id, azure_id(MARK)}
 
 
-def test_an_azure_rental_refused_for_its_login_leaves_no_group(world: RentingWorld) -> None:
+def test_an_azure_rental_refused_at_login_leaves_no_resource_group(world: RentingWorld) -> None:
     account, offer = world.account, world.offers()[0]
     world.simulation.fault_on = {CREATES["azure"]: (401, {"error": {"code": "x", "message": "no"}})}
     with pytest.raises(RefusedKeyError):
@@ -274,7 +274,7 @@ def test_an_azure_box_is_not_started_without_its_shutdown_schedule(world: Rentin
     assert world.ours[0].state == "stopped"
 
 
-def test_an_azure_box_shut_down_from_within_counts_as_billed(world: RentingWorld) -> None:
+def test_an_azure_box_shut_down_from_inside_is_listed_as_still_billed(world: RentingWorld) -> None:
     box, _ = world.up()
     world.ours[0].state = "off"
     found = world.seen(box.box_id)
@@ -319,7 +319,7 @@ def test_only_azure_groups_with_the_boxstrap_tag_are_listed_or_deleted(world: Re
     assert world.simulation.destroyed == [box_id]
 
 
-def test_an_azure_region_that_is_down_hides_no_box_of_another(
+def test_boxes_of_other_azure_regions_are_listed_when_one_is_down(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     box, _ = world.up()
@@ -348,7 +348,7 @@ def test_azure_boxes_of_all_pages_of_the_list_are_found(world: RentingWorld) -> 
     assert [box.name for box in world.account.boxes()] == marks
 
 
-def test_an_azure_box_of_another_subscription_is_not_taken_for_gone(
+def test_an_azure_box_of_another_subscription_is_not_reported_as_gone(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     box_id = world.rent()
@@ -436,7 +436,7 @@ def test_azure_offers_are_of_the_eight_cheapest_regions_or_the_named(world: Rent
     assert len(world.simulation.asked) == before + 3  # prices, sizes, quotas
 
 
-def test_azure_offers_only_whole_gpus_and_takes_only_azure_images(world: RentingWorld) -> None:
+def test_azure_offers_have_whole_gpus_and_other_images_are_refused(world: RentingWorld) -> None:
     sizes = ("NC48ads_A100_v4", "NC64as_T4_v3", "NV6ads_A10_v5", "ND96isr_H100_v5", "D4s_v5")
     world.simulation.offers = [
         SimulatedOffer(f"Standard_{size}", region=REGION, price=2.0) for size in sizes
@@ -476,7 +476,7 @@ def calls(world: RentingWorld) -> list[str]:
     return (config_folder(world.simulation.url) / "bin/calls").read_text().splitlines()
 
 
-def test_the_az_program_is_asked_for_one_token_and_again_shortly_before_it_ends(
+def test_an_azure_token_is_requested_from_az_once_and_renewed_shortly_before_it_expires(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = time.time()
@@ -501,7 +501,7 @@ def test_the_az_program_is_asked_for_one_token_and_again_shortly_before_it_ends(
     assert len(calls(world)) == before + 1
 
 
-def test_the_stand_in_for_the_az_program_refuses_words_that_az_refuses(world: RentingWorld) -> None:
+def test_the_simulated_az_program_refuses_arguments_that_az_refuses(world: RentingWorld) -> None:
     for words in ("account show", "group delete", "account get-access-token --subscripton x"):
         done = subprocess.run(["az", *words.split()], capture_output=True, check=False)
         assert done.returncode == 2, words
@@ -542,14 +542,14 @@ def test_an_az_program_that_gives_no_token_is_reported_with_its_reason(
 @pytest.mark.parametrize(
     "token", ["", "[]", "{}", '{"accessToken": ""}', '{"accessToken": "a\\nb"}']
 )
-def test_an_az_answer_that_is_no_token_is_not_sent_on(world: RentingWorld, token: str) -> None:
+def test_a_malformed_token_from_az_is_not_sent_to_azure(world: RentingWorld, token: str) -> None:
     (config_folder(world.simulation.url) / "token.json").write_text(token)
     with pytest.raises(UnreachableError, match="is no token"):
         world.account.boxes()
     assert world.simulation.asked == []
 
 
-def test_azure_is_no_account_for_a_user_who_is_not_logged_in_with_az(
+def test_without_an_az_login_azure_is_not_one_of_the_users_accounts(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     assert find_account("azure")

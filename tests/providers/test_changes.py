@@ -65,7 +65,7 @@ def cheapest(account: CloudAccount, order: RentOrder = RentOrder()) -> Offer:  #
 
 
 @pytest.mark.parametrize("simulation", RENTING, indirect=True)
-def test_a_rented_box_has_the_ssh_key_and_once_up_an_address(simulation: SimulatedAccount) -> None:
+def test_a_rented_box_gets_the_ssh_key_and_when_running_an_ip(simulation: SimulatedAccount) -> None:
     account = account_at(simulation)
     order = RentOrder(gpu_names=("rtx_4090",), min_memory_gib=24, disk_gb=40)
     offers = offers_of([account], order)[0]
@@ -89,7 +89,7 @@ UNDECIDED = ("500 after", "500", "cut", "cut after", "nonsense after", "wrong ty
 @pytest.mark.sampled
 @pytest.mark.parametrize("fault", UNDECIDED)
 @pytest.mark.parametrize("simulation", PROVIDERS, indirect=True)
-def test_a_rental_or_end_is_requested_only_once_without_an_answer(
+def test_renting_or_destroying_a_box_is_requested_only_once_when_the_answer_is_lost(
     simulation: SimulatedAccount, fault: str
 ) -> None:
     account = account_at(simulation)
@@ -118,7 +118,7 @@ def test_a_rental_or_end_is_requested_only_once_without_an_answer(
 
 
 @pytest.mark.parametrize("simulation", PROVIDERS, indirect=True)
-def test_a_rental_refused_for_its_rate_is_tried_again(simulation: SimulatedAccount) -> None:
+def test_a_rental_refused_for_too_many_requests_is_retried(simulation: SimulatedAccount) -> None:
     account = account_at(simulation)
     account.add_key(PUBLIC)
     offer = cheapest(account)
@@ -128,7 +128,7 @@ def test_a_rental_refused_for_its_rate_is_tried_again(simulation: SimulatedAccou
 
 
 @pytest.mark.parametrize("simulation", PROVIDERS, indirect=True)
-def test_a_refused_rental_says_why_and_whether_another_offer_would_do(
+def test_a_refused_rental_says_why_and_whether_another_offer_may_succeed(
     simulation: SimulatedAccount,
 ) -> None:
     account = account_at(simulation)
@@ -158,7 +158,7 @@ def test_a_refused_rental_says_why_and_whether_another_offer_would_do(
 
 
 @pytest.mark.parametrize("simulation", ["vast"], indirect=True)
-def test_a_failed_bid_at_vast_leaves_no_contract_or_says_so(simulation: SimulatedAccount) -> None:
+def test_a_failed_vast_bid_leaves_no_contract_or_warns_of_it(simulation: SimulatedAccount) -> None:
     account = account_at(simulation)
     simulation.offers = [
         SimulatedOffer("11", fate="failed bid"),
@@ -178,7 +178,7 @@ def test_a_failed_bid_at_vast_leaves_no_contract_or_says_so(simulation: Simulate
 
 
 @pytest.mark.parametrize("simulation", ["vast"], indirect=True)
-def test_a_vast_team_account_that_takes_no_ssh_keys_gives_them_to_the_box(
+def test_at_a_vast_team_account_the_ssh_key_is_added_to_the_rented_box_itself(
     simulation: SimulatedAccount,
 ) -> None:
     simulation.is_team = True
@@ -190,7 +190,7 @@ def test_a_vast_team_account_that_takes_no_ssh_keys_gives_them_to_the_box(
 
 
 @pytest.mark.parametrize("simulation", ["vast"], indirect=True)
-def test_an_api_key_refused_after_a_rental_hides_no_box(simulation: SimulatedAccount) -> None:
+def test_a_rented_box_is_reported_though_its_key_is_refused(simulation: SimulatedAccount) -> None:
     """Once a box is rented, no error may say that nothing was done."""
     account = account_at(simulation)
     offer = cheapest(account)
@@ -276,7 +276,7 @@ def test_offers_are_read_without_an_api_key_where_the_provider_needs_none(
         assert len(offers_of([account], RentOrder())[0]) == 3
 
 
-def test_an_unreachable_provider_is_known_to_rent_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_renting_at_an_unreachable_provider_rents_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BOXSTRAP_VAST_API", "http://127.0.0.1:9")
     account = PROVIDERS["vast"](ApiKey(KEY, "a test"))
     offer = Offer("vast", "1", "RTX 4090", 1, 0.5)
@@ -306,7 +306,7 @@ def test_an_unreachable_provider_is_known_to_rent_nothing(monkeypatch: pytest.Mo
         (RentOrder(max_price=0.49), "$0.01 an hour too expensive"),
     ],
 )
-def test_an_offer_says_which_wish_of_the_order_it_misses(order: RentOrder, missed: str) -> None:
+def test_an_offer_says_which_requirement_it_does_not_meet(order: RentOrder, missed: str) -> None:
     offer = Offer("vast", "1", "RTX 4090", 1, 0.5, None, 24, "12.4", region="Texas, US")
     offer = Offer(**{**vars(offer), "disk_gb": 100})
     assert offer.misses(order) == ([missed] if missed else [])
@@ -348,7 +348,7 @@ RENTED = b'{"success": true, "new_contract": 5}'
         ("runpod", f"DELETE {PODS}/x", b"", 203, b"", False),
     ],
 )
-def test_an_exchange_that_breaks_a_providers_openapi_document_fails_the_simulation(
+def test_a_request_or_answer_that_breaks_a_providers_openapi_document_fails_the_simulation(
     provider: str, asked: str, body: bytes, status: int, answer: bytes, is_kept: bool
 ) -> None:
     method, target = asked.split()

@@ -35,7 +35,7 @@ def parts(world: RentingWorld) -> list[str]:
 
 
 @pytest.mark.parametrize("world", ["ec2", "gcp", "azure"], indirect=True)
-def test_a_cloud_rents_one_box_however_often_a_rental_is_requested(world: RentingWorld) -> None:
+def test_a_rental_requested_twice_at_a_cloud_rents_a_single_box(world: RentingWorld) -> None:
     box_id = world.rent()
     assert world.rent() == box_id
     assert world.simulation.rented == [box_id]
@@ -55,7 +55,7 @@ def test_a_cloud_rents_one_box_however_often_a_rental_is_requested(world: Rentin
     ],
     indirect=["world"],
 )
-def test_up_takes_the_next_zone_when_a_cloud_has_no_room_and_leaves_no_parts(
+def test_up_rents_in_the_next_zone_when_a_cloud_zone_is_full_and_leaves_nothing_behind(
     world: RentingWorld, kind: str, place: str, fates: tuple[str, ...], said: str
 ) -> None:
     simulation = world.simulation
@@ -88,7 +88,7 @@ def test_up_takes_the_next_zone_when_a_cloud_has_no_room_and_leaves_no_parts(
 
 @pytest.mark.parametrize("fault", ["500", "cut after", "429"])
 @pytest.mark.parametrize("world", ["gcp", "azure"], indirect=True)
-def test_a_half_made_cloud_box_that_can_not_be_deleted_at_once_is_deleted_later(
+def test_a_half_made_cloud_box_that_can_not_be_deleted_at_once_is_deleted_by_a_later_up(
     world: RentingWorld, fault: str
 ) -> None:
     world.simulation.offers[0].fate = "failed bid"
@@ -106,7 +106,7 @@ def test_a_half_made_cloud_box_that_can_not_be_deleted_at_once_is_deleted_later(
     ],
     indirect=["world"],
 )
-def test_no_second_cloud_box_is_rented_while_the_first_operation_goes_on_or_is_unreadable(
+def test_no_second_cloud_box_is_rented_while_the_first_rental_is_unfinished_or_unreadable(
     world: RentingWorld, goes_on: str, asks: str
 ) -> None:
     """Its answer named the box."""
@@ -239,7 +239,7 @@ _422 = 422, {"title": "Unprocessable", "status": 422, "detail": "no such field"}
     ],
     indirect=["world"],
 )
-def test_up_tries_no_other_offer_after_a_refusal_that_none_can_change(
+def test_up_tries_no_other_offer_after_a_refusal_that_holds_for_all(
     world: RentingWorld, changed: Callable[[RentingWorld], None], said: str
 ) -> None:
     changed(world)
@@ -255,7 +255,7 @@ def test_up_tries_no_other_offer_after_a_refusal_that_none_can_change(
     [("ec2", NONE_LEFT), ("gcp", STOCK_OUT), ("azure", f"{NO_ROOM}: Allocation failed")],
     indirect=["world"],
 )
-def test_a_stopped_cloud_box_is_kept_without_room_to_start(world: RentingWorld, said: str) -> None:
+def test_up_keeps_a_stopped_cloud_box_it_can_not_start(world: RentingWorld, said: str) -> None:
     box, _ = world.up()
     world.ours[0].state, world.ours[0].wakes = "stopped", "refused"
     with pytest.raises(UnreachableError, match=said):

@@ -55,7 +55,7 @@ def used(host: str, *, seen: float) -> None:
     save_box(KnownBox(name, host, created=1.0, seen=seen))
 
 
-def test_a_runpod_cluster_is_rented_at_once_and_recorded_box_by_box(world: RentingWorld) -> None:
+def test_a_runpod_cluster_is_one_order_with_a_record_for_each_box(world: RentingWorld) -> None:
     box, host = world.up(order=ORDER)
     assert (host, orders(world), world.simulation.rented) == ("runpod:9001", 1, ["9001", "9002"])
     first, second = sorted(rental.all_rentals(), key=lambda each: each.asked)
@@ -74,7 +74,7 @@ def account_of(world: RentingWorld) -> cluster.CloudAccount:
     return PROVIDERS[world.simulation.provider](ApiKey(KEY, "a test"))
 
 
-def test_offers_for_a_runpod_cluster_are_of_the_secure_cloud(world: RentingWorld) -> None:
+def test_runpod_clusters_are_rented_from_the_secure_cloud_alone(world: RentingWorld) -> None:
     world.simulation.offers[0].cloud = "COMMUNITY"
     box, _ = world.up(order=ORDER)
     assert box.machine == "11/SECURE/us-1"
@@ -95,7 +95,7 @@ def test_a_whole_cluster_is_given_back_when_its_first_box_is_bad(world: RentingW
 
 
 @pytest.mark.parametrize("fault", ["cut after", "500 after", "nonsense after"])
-def test_a_cluster_with_a_lost_answer_is_found_by_its_name(world: RentingWorld, fault: str) -> None:
+def test_a_cluster_ordered_without_answer_is_found_later(world: RentingWorld, fault: str) -> None:
     world.simulation.fault_on = {f"POST {CLUSTERS}": fault}
     box, _ = world.up(order=ORDER)
     assert (box.box_id in ("9001", "9002"), orders(world)) == (True, 1)
@@ -115,7 +115,7 @@ def test_no_second_cluster_is_ordered_when_the_pods_of_the_first_can_not_be_read
 @pytest.mark.sampled
 @pytest.mark.parametrize("number", range(12))
 @pytest.mark.parametrize("fault", FAULTS)
-def test_faults_at_any_call_leave_one_cluster_whose_boxes_are_all_recorded(
+def test_a_fault_at_any_call_leaves_at_most_one_cluster_with_all_boxes_recorded(
     world: RentingWorld, fault: str, number: int
 ) -> None:
     world.simulation.faults_at = {number: fault}
@@ -165,7 +165,7 @@ def test_a_cluster_of_fewer_boxes_than_ordered_is_refused(world: RentingWorld) -
     assert world.heard.lines[0].endswith(f"down --host {host} --host runpod:9002")
 
 
-def test_only_boxes_of_one_runpod_cluster_count_as_in_one_network(world: RentingWorld) -> None:
+def test_only_runpod_boxes_of_one_cluster_are_on_one_network(world: RentingWorld) -> None:
     alone, _ = world.up()
     world.up(order=ORDER, another=True)
     rental.save_rental(Rental("boxstrap-0123456789ab", "ec2", RentalState.RENTED, box_id="i-1"))
@@ -188,7 +188,7 @@ def interrupted(world: RentingWorld, **changed: Any) -> None:
     assert (only.box_id, only.boxes, only.cluster) == ("9001", 2, "")
 
 
-def test_a_cluster_is_kept_when_another_of_its_boxes_was_used_by_hand(world: RentingWorld) -> None:
+def test_up_destroys_no_cluster_with_a_box_that_was_used_by_hand(world: RentingWorld) -> None:
     world.simulation.offers[0].fate = "stuck"
     interrupted(world)
     world.simulation.boxes[-1].state = "running"
@@ -198,7 +198,7 @@ def test_a_cluster_is_kept_when_another_of_its_boxes_was_used_by_hand(world: Ren
     assert world.simulation.destroyed == []
 
 
-def test_other_boxes_of_a_cluster_stay_recorded_when_its_first_is_gone(world: RentingWorld) -> None:
+def test_the_other_boxes_of_a_cluster_stay_recorded_if_the_first_ends(world: RentingWorld) -> None:
     interrupted(world)
     del world.simulation.boxes[-2]
     world.sleep(600)
@@ -219,7 +219,7 @@ def test_other_boxes_of_a_cluster_stay_recorded_when_its_first_is_gone(world: Re
     assert here == {each.box_id for each in rental.all_rentals() if each.state.value == "rented"}
 
 
-def test_no_second_cluster_is_ordered_when_the_key_may_not_list_them(world: RentingWorld) -> None:
+def test_no_second_cluster_is_ordered_if_the_key_can_not_list_clusters(world: RentingWorld) -> None:
     world.simulation.fault_on = {f"POST {CLUSTERS}": "cut after"}
     answer = world.simulation.answer
 
@@ -248,7 +248,7 @@ def test_all_boxes_of_an_unfinished_cluster_count_against_max_dollars(world: Ren
         world.up(order=alone, caps=caps, another=True)
 
 
-def test_the_cost_of_a_cluster_given_back_is_told_for_all_its_boxes(world: RentingWorld) -> None:
+def test_up_prints_the_cost_of_all_boxes_of_a_destroyed_cluster(world: RentingWorld) -> None:
     world.simulation.offers[0].fate = "stuck"
     world.up(order=ORDER)
     (over,) = [each for each in rental.all_rentals() if each.state is RentalState.ENDED]
@@ -278,7 +278,7 @@ def test_up_without_a_count_uses_a_good_box_of_a_cluster_again(world: RentingWor
     assert world.up()[0].host == host
 
 
-def test_boxes_of_a_cluster_given_back_meanwhile_are_not_recorded_again(
+def test_boxes_of_a_cluster_destroyed_during_up_are_not_recorded_again(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.up(order=ORDER)
@@ -294,7 +294,7 @@ def test_boxes_of_a_cluster_given_back_meanwhile_are_not_recorded_again(
     assert {each.state for each in rental.all_rentals()} == {RentalState.ENDED}
 
 
-def test_a_cluster_with_a_box_in_use_is_kept_when_another_never_comes(world: RentingWorld) -> None:
+def test_up_keeps_a_cluster_with_a_box_in_use_if_another_never_starts(world: RentingWorld) -> None:
     box, host = world.up(order=ORDER)
     used(host, seen=time.time())
     world.simulation.boxes[-1].becomes = None
@@ -305,7 +305,7 @@ def test_a_cluster_with_a_box_in_use_is_kept_when_another_never_comes(world: Ren
     assert (world.simulation.destroyed, set(states().values())) == ([], {RentalState.RENTED})
 
 
-def test_a_cluster_noted_to_go_is_kept_by_up_when_a_box_was_used_since(world: RentingWorld) -> None:
+def test_up_keeps_a_cluster_to_be_destroyed_if_a_box_was_used_since(world: RentingWorld) -> None:
     _, host = world.up(order=ORDER)
     second = rental.of_host("runpod:9002")
     assert second
@@ -315,7 +315,7 @@ def test_a_cluster_noted_to_go_is_kept_by_up_when_a_box_was_used_since(world: Re
     assert (world.simulation.destroyed, set(states().values())) == ([], {RentalState.RENTED})
 
 
-def test_a_cluster_noted_to_go_and_unused_since_is_destroyed_by_up(world: RentingWorld) -> None:
+def test_up_destroys_a_cluster_to_be_destroyed_and_unused_since(world: RentingWorld) -> None:
     _, host = world.up(order=ORDER)
     used(host, seen=time.time() - 60)
     for each in rental.all_rentals():
@@ -348,7 +348,7 @@ def test_up_refuses_a_cluster_whose_boxes_together_exceed_max_dollars(world: Ren
         (RentalState.LEAVING, -5.0, True, False),  # somebody came since
     ],
 )
-def test_a_box_holds_its_cluster_unless_it_was_never_used_or_was_to_be_given_back(
+def test_a_box_keeps_its_cluster_from_being_destroyed_unless_unused_or_being_destroyed(
     state: RentalState, seen: float, ready: bool, may_go: bool
 ) -> None:
     now = time.time()
@@ -426,12 +426,12 @@ def test_down_of_all_boxes_of_a_cluster_at_once_gives_each_of_them_back() -> Non
         assert goes == {"a": True, "b": True, "c": True}
 
 
-def test_down_does_not_end_a_cluster_when_its_boxes_see_different_members() -> None:
+def test_down_destroys_no_cluster_whose_boxes_list_different_members() -> None:
     a, b, c = (RentedBox("runpod", each, "", RentedState.RUNNING, cluster="k") for each in "abc")
     assert give_back_at_once([(a, [b]), (b, [a, c])])["b"] is False
 
 
-def test_down_of_more_boxes_than_run_at_once_ends_all_of_a_cluster_or_none() -> None:
+def test_down_of_many_boxes_destroys_all_boxes_of_a_cluster_or_none() -> None:
     every = [
         RentedBox("runpod", f"{name}{at}", "", RentedState.RUNNING, cluster=name)
         for at in range(AT_ONCE)

@@ -12,7 +12,7 @@ from tests.providers import demo
 pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 
 
-def test_run_up_rents_a_box_only_when_the_repository_has_none(
+def test_run_up_rents_a_box_only_when_the_repository_has_no_box(
     mirror_rig: Rig, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     run = "boxstrap run --up --max-price 0.60 -- python train.py"

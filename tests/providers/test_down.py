@@ -163,7 +163,7 @@ def test_down_keeps_a_cluster_with_an_unreachable_box_unless_discard_is_given(pa
     assert pair.pods.changed == ["DELETE /v2/clusters/c1"]
 
 
-def test_down_keeps_a_cluster_when_work_came_while_others_were_looked_at(pair: Pair) -> None:
+def test_down_keeps_a_cluster_if_a_checked_box_got_new_work_meanwhile(pair: Pair) -> None:
     """Its first box is looked at once more: fetching what the others have may take hours."""
     slow = pair.boxes["pod-b"]
     Path(slow.home, ".ssh/rc").write_text(
@@ -179,7 +179,7 @@ def test_down_keeps_a_cluster_when_work_came_while_others_were_looked_at(pair: P
     assert pair.pods.changed == []
 
 
-def test_down_keeps_a_cluster_when_another_pod_of_it_appears_late(pair: Pair) -> None:
+def test_down_keeps_a_cluster_when_another_of_its_pods_appears_late(pair: Pair) -> None:
     late = pair.pods.boxes.pop(1)
     answer = pair.pods.answer
 
@@ -194,7 +194,7 @@ def test_down_keeps_a_cluster_when_another_pod_of_it_appears_late(pair: Pair) ->
     assert pair.pods.changed == []
 
 
-def test_down_refuses_a_cluster_box_beside_an_unknown_box_before_it_looks_at_it(pair: Pair) -> None:
+def test_down_of_a_cluster_box_and_an_unknown_box_is_refused_before_any_check(pair: Pair) -> None:
     hosts = ("--host", "runpod:pod-a", "--host", "vast:1")
     key = str(pair.boxes["pod-a"].identity)
     said = pair.user.run("down", *hosts, "--stop-runs", "--identity", key)
@@ -315,7 +315,7 @@ def test_down_without_an_api_key_is_refused_and_a_box_of_no_account_keeps_runnin
     assert "boxes --forget" in said
 
 
-def test_down_needs_discard_for_an_unreachable_box_and_says_when_it_was_gone_already(
+def test_down_of_an_unreachable_box_needs_discard_and_says_if_the_box_is_gone(
     user: User, accounts: dict[str, SimulatedAccount], there: LoopbackBox
 ) -> None:
     pods = accounts["runpod"]
@@ -381,7 +381,7 @@ def test_down_says_that_another_command_gave_the_box_back_since_the_login(
 
 
 @pytest.mark.usefixtures("hurried")
-def test_down_again_ends_an_unreachable_box_whose_safe_end_was_already_requested(
+def test_a_second_down_destroys_a_box_that_was_safe_before_it_became_unreachable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It was safe when its end was requested, and nobody has logged in since."""
@@ -419,7 +419,7 @@ def test_down_again_ends_an_unreachable_box_whose_safe_end_was_already_requested
     assert all_boxes() == []
 
 
-def test_down_with_discard_ends_a_box_never_logged_in_to_only_by_its_exact_id(
+def test_down_discard_destroys_a_box_never_logged_in_to_only_by_its_exact_id(
     user: User, accounts: dict[str, SimulatedAccount]
 ) -> None:
     """A box in `boxes --all` that this machine never logged in to, and can't log in to."""
@@ -477,7 +477,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("hurried")
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("fault", FAULTS)
-def test_down_says_that_a_box_is_gone_only_if_it_is_whatever_fails_at_the_account(
+def test_down_reports_a_box_as_destroyed_only_if_it_is_whichever_account_call_fails(
     fault: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A fault at each of the first calls: only this box may go, and no success is false."""
@@ -500,7 +500,7 @@ def test_down_says_that_a_box_is_gone_only_if_it_is_whatever_fails_at_the_accoun
         assert not [change for change in account.changed if "78" in change]
 
 
-def test_down_does_not_take_a_box_for_gone_that_its_account_still_lists(
+def test_down_does_not_report_a_box_as_gone_that_its_account_still_lists(
     user: User, accounts: dict[str, SimulatedAccount], there: LoopbackBox
 ) -> None:
     """An account may briefly not find a box by its id: the box's record must stay."""

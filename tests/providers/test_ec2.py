@@ -35,7 +35,7 @@ PROVIDER, IS_LISTED = "ec2", False
 SPOT = RentOrder(spot=True, max_price=1.0)
 
 
-def test_an_ec2_launch_is_of_one_instance_with_its_mark_and_no_role(world: RentingWorld) -> None:
+def test_an_ec2_rental_launches_one_instance_with_its_mark_and_no_role(world: RentingWorld) -> None:
     box_id = world.rent(RentOrder(disk_gb=80))
     asked = world.simulation.one(box_id).order  # type: ignore[union-attr]
     wanted = {
@@ -61,7 +61,7 @@ def test_an_ec2_launch_is_of_one_instance_with_its_mark_and_no_role(world: Renti
     assert (seen.state, seen.name, seen.is_spot) == (RentedState.STARTING, MARK, False)
 
 
-def test_an_ec2_launch_with_the_token_of_another_order_is_undecided(world: RentingWorld) -> None:
+def test_a_second_ec2_order_under_the_same_mark_rents_no_second_box(world: RentingWorld) -> None:
     box_id = world.rent()
     with pytest.raises(UndecidedError, match="IdempotentParameterMismatch"):
         world.rent(at=1)
@@ -131,7 +131,7 @@ def test_up_takes_the_next_ec2_spot_offer_when_the_bid_fails(world: RentingWorld
     assert box.machine == "g5.xlarge/us-east-1a"
 
 
-def test_up_does_not_advise_to_try_again_when_ec2_refuses_every_offer_for_good(
+def test_up_gives_up_for_good_when_ec2_refuses_every_offer_for_a_quota(
     world: RentingWorld,
 ) -> None:
     world.simulation.quotas = {"g": 0}
@@ -253,7 +253,7 @@ def test_an_ec2_security_group_that_another_process_made_just_now_is_used(
         assert world.up(another=True)[1]
 
 
-def test_boxstrap_let_in_opens_the_ec2_security_group_to_that_range_alone(
+def test_variable_boxstrap_let_in_opens_the_ec2_security_group_to_its_range_alone(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BOXSTRAP_LET_IN", "198.51.100.0/24")
@@ -265,7 +265,7 @@ def test_boxstrap_let_in_opens_the_ec2_security_group_to_that_range_alone(
         world.rent(mark="boxstrap-ba9876543210")
 
 
-def test_up_stops_after_one_silent_ec2_box_and_names_the_address_let_in(
+def test_up_stops_after_one_unreachable_ec2_box_and_names_the_address_it_let_in(
     world: RentingWorld,
 ) -> None:
     renter = world.renter(limit=100.0, loading_s=300.0)
@@ -303,7 +303,7 @@ def test_ec2_boxes_of_one_network_reach_only_each_other(world: RentingWorld) -> 
     assert not world.account.let_in(ours.id)
 
 
-def test_the_second_ec2_box_of_a_network_is_of_the_zone_of_the_first(world: RentingWorld) -> None:
+def test_a_second_ec2_box_of_one_network_is_rented_in_the_same_zone(world: RentingWorld) -> None:
     world.simulation.offers += offers_at("ec2", "us-east-1b")
     order = RentOrder(network="cluster", beside="ec2:g5.xlarge/us-east-1b")
     fitting, others = offers_of([world.account], order)
@@ -329,7 +329,7 @@ def test_an_ec2_box_whose_status_checks_fail_is_replaced_by_another(world: Renti
     assert world.simulation.clock.now - box.asked < 600
 
 
-def test_ec2_addresses_and_disks_left_behind_are_listed_with_prices(world: RentingWorld) -> None:
+def test_ec2_addresses_and_disks_without_a_box_are_listed_with_price(world: RentingWorld) -> None:
     box, _ = world.up()
     account = world.account
     moto = world.simulation.own._moto
@@ -347,7 +347,7 @@ def test_ec2_addresses_and_disks_left_behind_are_listed_with_prices(world: Renti
     assert left["snapshot"].id == ours.id
 
 
-def test_a_missing_aws_permission_is_named(world: RentingWorld) -> None:
+def test_a_missing_aws_permission_is_named_in_the_refusal(world: RentingWorld) -> None:
     for ask in ("DescribeInstanceTypes", "GetProducts", "DescribeRegions"):
         simulation = world.simulation
         simulation.fault_on = {f"POST /{ask}": "forbidden"}
@@ -437,7 +437,7 @@ def test_the_documented_ci_workflow_gives_its_ec2_box_back_after_three_hours(
     assert world.simulation.destroyed == [box.box_id for box in boxes] != []
 
 
-def test_a_refused_aws_key_is_reported_only_when_an_ec2_box_is_known(
+def test_a_refused_aws_key_is_reported_only_if_an_ec2_box_is_known_here(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert [answer.provider.name for answer in ask_accounts().accounts] == ["ec2"]
@@ -451,7 +451,7 @@ def test_a_refused_aws_key_is_reported_only_when_an_ec2_box_is_known(
     assert "it refuses the key of AWS_ACCESS_KEY_ID: AuthFailure" in answer.error.what
 
 
-def test_ec2_is_asked_again_after_an_error_that_lasts_a_moment(world: RentingWorld) -> None:
+def test_an_ec2_request_is_repeated_after_a_temporary_error(world: RentingWorld) -> None:
     for fault in ("500", "cut", "429", "nonsense after"):
         world.simulation.fault_on = {"POST /DescribeInstanceTypes": fault}
         assert len(world.account.catalog(RentOrder())) == 4
@@ -464,7 +464,7 @@ def test_ec2_is_asked_again_after_an_error_that_lasts_a_moment(world: RentingWor
     patched.undo()
 
 
-def test_a_rental_record_of_an_older_version_is_read_as_not_spot(world: RentingWorld) -> None:
+def test_a_rental_record_without_a_spot_field_is_read_as_not_spot(world: RentingWorld) -> None:
     import json
 
     box, _ = world.up(order=SPOT)
@@ -483,7 +483,7 @@ def test_ec2_spot_instances_of_p5_have_a_quota_of_their_own() -> None:
         assert quota_name(kind, is_spot=is_spot).startswith(f"{code} (")
 
 
-def test_an_error_of_another_aws_service_counts_as_no_answer_of_ec2() -> None:
+def test_an_unknown_aws_error_leaves_open_whether_the_box_was_rented() -> None:
     api = aws_api.AwsApi("ec2", "AWS_PROFILE", lambda _: None)
     said = {"Code": "NoSuchKey", "ResponseMetadata": {"HTTPStatusCode": 404}}
     assert isinstance(api._error_of(said, "run_instances"), UndecidedError)

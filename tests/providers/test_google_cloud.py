@@ -106,7 +106,7 @@ def test_google_cloud_spot_is_rented_in_its_cheapest_zone(world: RentingWorld) -
     assert world.account.box(box.box_id) is None
 
 
-def test_the_end_that_google_cloud_sets_a_box_moves_with_a_new_start(world: RentingWorld) -> None:
+def test_a_restarted_google_cloud_box_gets_a_new_end_at_its_provider(world: RentingWorld) -> None:
     box, _ = world.up(order=RentOrder(lease_hours=5, max_price=1.5))
     limit = 5 * 3600 + AFTER_LEASE_S
     rented = find_rented(box.host)
@@ -123,7 +123,7 @@ def test_the_end_that_google_cloud_sets_a_box_moves_with_a_new_start(world: Rent
     assert find_rented(box.host).ends == pytest.approx(world.ours[0].since + limit)
 
 
-def test_google_cloud_gets_one_firewall_rule_unless_one_lets_ssh_in(world: RentingWorld) -> None:
+def test_a_google_cloud_project_gets_one_ssh_firewall_rule_at_most(world: RentingWorld) -> None:
     google = world.simulation.own
     world.rent()
     world.rent(mark=OTHER)
@@ -165,7 +165,7 @@ def test_google_cloud_boxes_of_one_network_reach_only_each_other(world: RentingW
     assert network_tag("x" * 100) == f"boxstrap-{'x' * 54}"
 
 
-def test_google_cloud_rents_no_nodes_without_a_firewall_rule_among_them(
+def test_google_cloud_nodes_are_not_rented_without_a_firewall_rule_between_nodes(
     world: RentingWorld,
 ) -> None:
     world.rent()
@@ -266,7 +266,7 @@ def test_only_google_cloud_boxes_with_the_boxstrap_label_are_listed(world: Renti
     assert account.find_mark(f"{OTHER}0") == []
 
 
-def test_a_google_cloud_list_without_a_zone_says_so_and_boxes_elsewhere_can_be_ended(
+def test_a_list_of_google_cloud_boxes_names_a_zone_that_is_down_and_others_still_work(
     world: RentingWorld,
 ) -> None:
     box, _ = world.up()
@@ -332,7 +332,7 @@ def test_google_cloud_offers_only_whole_gpus_with_a_known_price(world: RentingWo
         ("USER_PROJECT_DENIED", "may not use project", "What your credentials must be allowed"),
     ],
 )
-def test_a_google_cloud_refusal_says_its_cause_and_not_to_log_in_again(
+def test_a_google_cloud_refusal_says_its_cause_and_does_not_advise_a_new_login(
     world: RentingWorld, exact: str, said: str, advice: str
 ) -> None:
     told = google_error(403, "forbidden", said, exact)
@@ -348,7 +348,7 @@ def test_a_google_cloud_refusal_says_its_cause_and_not_to_log_in_again(
     ("constraint", "asked"), [("compute.vmExternalIpAccess", 1), ("gcp.resourceLocations", 4)]
 )
 @pytest.mark.parametrize("in_operation", [False, True])
-def test_a_google_cloud_policy_ends_the_tries_but_one_on_places_only_after_each_offer(
+def test_up_at_google_cloud_stops_at_a_policy_refusal_unless_it_is_about_places(
     world: RentingWorld, constraint: str, asked: int, in_operation: bool
 ) -> None:
     google = world.simulation.own
@@ -392,7 +392,7 @@ def test_a_google_cloud_token_is_renewed_once_it_has_expired(world: RentingWorld
 
 
 @pytest.mark.parametrize("error", [TypeError, AttributeError, KeyError])
-def test_an_answer_of_another_type_by_googles_token_server_is_a_refused_key(
+def test_a_malformed_answer_of_googles_token_server_is_a_refused_key(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
 ) -> None:
     account = world.account

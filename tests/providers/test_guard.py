@@ -140,7 +140,7 @@ def counts(there: LoopbackBox, over: str, *, is_there: bool = True, **limits: li
     )
 
 
-def test_guard_ends_an_idle_box_only_by_the_word_of_its_live_monitor(
+def test_guard_ends_a_box_as_idle_only_if_its_live_monitor_says_so(
     user: User, account: SimulatedAccount, there: LoopbackBox
 ) -> None:
     lease = {"seconds": 9 * HOUR, "set": time.time() - HOUR, "extended": 0.0, "held": "no-key"}
@@ -178,7 +178,7 @@ def test_guard_ends_an_idle_box_only_by_the_word_of_its_live_monitor(
     assert account.boxes[0].state == "running"
 
 
-def test_guard_ends_a_box_past_its_lease_once_the_box_itself_holds_it_no_more(
+def test_guard_ends_a_box_past_its_lease_only_if_the_box_does_not_hold_its_lease(
     user: User, account: SimulatedAccount, there: LoopbackBox
 ) -> None:
     set_lease(user, seconds=HOUR, set=time.time() - 3 * HOUR, extended=0.0, held="yes")
@@ -363,7 +363,7 @@ def test_guard_destroys_a_cluster_once_the_leases_of_all_its_boxes_are_over(
         assert all_boxes() == []
 
 
-def test_guard_with_a_full_disk_ends_a_box_past_its_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_guard_on_a_full_disk_still_ends_a_box_past_lease(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also, a record that another command puts aside in the meantime is not created again."""
     lease = {"set": time.time() - 3 * HOUR, "seconds": HOUR, "held": "no-key"}
     known = KnownBox("box", "vast:1000", created=5.0, lease=lease)
@@ -420,7 +420,7 @@ def full_disk(*_: object) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_guard_that_slept_meanwhile_counts_only_the_time_in_which_it_tried() -> None:
+def test_guard_counts_only_its_own_tries_against_a_lease_after_a_sleep() -> None:
     known = KnownBox("box", "lambda:a1", created=5.0, lease={"set": 1e9})
     save_box(known)
     rented: Any = SimpleNamespace(since=None, price=None)
@@ -432,7 +432,7 @@ def test_guard_that_slept_meanwhile_counts_only_the_time_in_which_it_tried() -> 
     assert over == [0.0, 0.0, 300.0, 900.0, 1200.0, 1500.0]
 
 
-def test_guard_counts_no_time_while_the_box_is_stopped(
+def test_guard_does_not_count_the_time_in_which_a_box_was_stopped(
     user: User, account: SimulatedAccount
 ) -> None:
     set_lease(user, seconds=4 * HOUR, set=time.time() - 3 * HOUR, extended=0.0, held="no-key")
@@ -458,7 +458,7 @@ def test_guard_counts_no_time_while_the_box_is_stopped(
         assert spent(said, "8.00") == pytest.approx(7.0, abs=0.1)
 
 
-def test_guard_ends_no_box_while_its_account_fails(user: User, account: SimulatedAccount) -> None:
+def test_guard_ends_no_box_whose_account_is_failing(user: User, account: SimulatedAccount) -> None:
     set_lease(user, dollars=1.0, set=time.time() - 3 * HOUR, extended=0.0, held="no-key")
     account.faults = [(500, {})] * 5
     said = user.run("guard", "--once").must(3)
@@ -483,7 +483,7 @@ def test_guard_ends_no_box_while_its_account_fails(user: User, account: Simulate
     assert guard(user)["boxes"][0]["says"] == "it is gone"
 
 
-def test_doctor_warns_when_guard_did_not_look_lately(user: User, account: SimulatedAccount) -> None:
+def test_doctor_warns_when_guard_has_not_run_lately(user: User, account: SimulatedAccount) -> None:
     def look() -> Any:
         checks = user.run("doctor", "--json").json()["checks"]
         return next(one for one in checks if one["check"] == "guard")
@@ -516,7 +516,7 @@ def test_guard_says_that_lease_dollars_are_not_counted_when_no_price_is_known() 
         assert "not counted" not in guard_module.describe_left(known, told, "")
 
 
-def test_guard_names_boxes_that_it_can_not_end_or_that_down_is_working_on(
+def test_guard_names_boxes_that_it_can_not_end_or_that_down_is_destroying(
     user: User, account: SimulatedAccount
 ) -> None:
     set_lease(user, seconds=HOUR, set=time.time() - 3 * HOUR, extended=0.0, held="no-key")
@@ -541,7 +541,7 @@ def test_guard_names_boxes_that_it_can_not_end_or_that_down_is_working_on(
     assert account.changed == ["PUT /api/v0/instances/1000/"]
 
 
-def test_guard_counts_no_lease_when_the_account_does_not_say_the_time() -> None:
+def test_guard_ends_no_box_by_its_own_clock_if_the_account_names_no_time() -> None:
     """This machine's clock may be wrong, and would end a box hours too early."""
     account: Any = SimpleNamespace(name="vast", title="Vast.ai", answered_at=None)
     rented = RentedBox("vast", "1", "", RentedState.RUNNING)

@@ -68,7 +68,7 @@ def test_a_hugging_face_job_is_rented_found_by_its_mark_and_cancelled(world: Ren
     assert simulation.destroyed == [job]
 
 
-def test_hugging_faces_own_library_sends_the_same_request_for_a_job(
+def test_boxstrap_rents_a_hugging_face_job_by_the_request_of_its_library(
     simulation: SimulatedAccount, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent = list[Any]()
@@ -152,7 +152,7 @@ def test_a_hugging_face_job_without_ssh_has_no_address(simulation: SimulatedAcco
         {"createdAt": {"a": 1}},
     ],
 )
-def test_a_hugging_face_job_with_a_value_of_another_type_counts_as_no_answer(
+def test_a_hugging_face_job_with_a_malformed_value_is_treated_as_no_answer(
     simulation: SimulatedAccount, said: dict[str, object]
 ) -> None:
     account = account_there()
@@ -179,7 +179,7 @@ def test_a_hugging_face_job_with_a_value_of_another_type_counts_as_no_answer(
         {"accelerator": {**ACCELERATOR, "quantity": "9" * 5000}},
     ],
 )
-def test_hugging_face_hardware_with_a_value_of_another_type_counts_as_no_answer(
+def test_hugging_face_hardware_with_a_malformed_value_is_treated_as_no_answer(
     simulation: SimulatedAccount, said: dict[str, object]
 ) -> None:
     one = {
@@ -194,7 +194,7 @@ def test_hugging_face_hardware_with_a_value_of_another_type_counts_as_no_answer(
         account_there().catalog(RentOrder())
 
 
-def test_hugging_face_refusals_are_final_for_credit_or_plan(simulation: SimulatedAccount) -> None:
+def test_hugging_face_refusals_for_credit_or_plan_are_final(simulation: SimulatedAccount) -> None:
     account = account_there()
     offer = offers_of([account], RentOrder())[0][0]
     assert account.find_mark(MARK) == []  # so it knows the user's name
@@ -219,7 +219,7 @@ def test_hugging_face_refusals_are_final_for_credit_or_plan(simulation: Simulate
     assert simulation.destroyed == []
 
 
-def test_hugging_face_has_no_offers_with_a_volume_or_for_spot(simulation: SimulatedAccount) -> None:
+def test_hugging_face_has_no_offers_for_a_volume_or_for_spot(simulation: SimulatedAccount) -> None:
     assert account_there().catalog(RentOrder(volume="me/bucket")) == []
     assert account_there().catalog(RentOrder(spot=True)) == []
     simulation.offers[0].count, simulation.offers[0].memory_gib = 4, 24

@@ -61,7 +61,7 @@ def test_up_rents_nothing_beyond_a_money_cap_whatever_its_options_say(
 
 
 @pytest.mark.parametrize("name", ["a/b", "127.0.0.1", "there"])
-def test_up_rents_nothing_under_a_name_that_is_taken_or_malformed(
+def test_up_with_a_box_name_that_is_taken_or_malformed_rents_nothing(
     user: User, vast: SimulatedAccount, name: str
 ) -> None:
     user.repository(boxstrap__yaml=PROFILE)

@@ -52,7 +52,7 @@ def test_a_provider_of_another_package_passes_the_tests_for_every_provider(site:
 
 
 @pytest.mark.boxes
-def test_a_box_of_a_packages_provider_is_rented_set_up_and_given_back(
+def test_a_box_of_a_provider_from_a_package_is_rented_set_up_and_given_back(
     rent: Rent, site: Path
 ) -> None:
     rented = rent("vast", used=True)

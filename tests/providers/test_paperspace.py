@@ -17,7 +17,7 @@ from tests.providers.renting_world import PUBLIC, RentingWorld
 PROVIDER = "paperspace"
 
 
-def test_a_paperspace_machine_is_made_and_priced_before_it_is_started(world: RentingWorld) -> None:
+def test_a_paperspace_machine_is_created_and_its_price_checked_first(world: RentingWorld) -> None:
     simulation = world.simulation
     box, _ = world.up(order=RentOrder(max_price=1.0, disk_gb=60))
     assert [asked.partition("?")[0] for asked in simulation.changed] == [
@@ -73,7 +73,7 @@ def test_a_paperspace_machine_above_max_price_is_never_started(world: RentingWor
     assert any("it costs $1.20 an hour, and $1.00 was agreed to" in x for x in world.heard.lines)
 
 
-def test_a_paperspace_machine_dearer_once_it_runs_is_given_back(world: RentingWorld) -> None:
+def test_up_gives_back_a_paperspace_machine_that_costs_more_running(world: RentingWorld) -> None:
     world.simulation.offers[0].wakes = "dearer"
     box, _ = world.up()
     assert (world.simulation.destroyed, box.box_id) == (["9001"], "9002")
@@ -96,7 +96,7 @@ def test_a_refused_start_of_a_paperspace_machine_is_tried_once_more(world: Renti
 
 
 @pytest.mark.parametrize("fault", ["cut", "cut after", "500", "500 after", "nonsense after", "429"])
-def test_a_start_of_a_paperspace_machine_whose_answer_was_lost_is_looked_at_again(
+def test_up_starts_a_paperspace_machine_once_when_the_answer_to_the_start_is_lost(
     world: RentingWorld, fault: str
 ) -> None:
     world.simulation.fault_on = {"PATCH /v1/machines/": fault}
@@ -104,7 +104,7 @@ def test_a_start_of_a_paperspace_machine_whose_answer_was_lost_is_looked_at_agai
     assert world.simulation.started == world.simulation.rented == [box.box_id]
 
 
-def test_a_paperspace_machine_of_an_interrupted_up_is_started_by_the_next(
+def test_the_next_up_starts_the_paperspace_machine_of_an_interrupted_up(
     world: RentingWorld,
 ) -> None:
     world.interrupt_at = world.simulation.clock.now + 10

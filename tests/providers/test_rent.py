@@ -93,7 +93,7 @@ def test_up_gives_up_after_three_unreachable_boxes_on_three_machines(world: Rent
     assert machines == {"10", "11", "12"}
 
 
-def test_up_gives_a_bad_box_back_only_if_it_rented_it_just_now(world: RentingWorld) -> None:
+def test_up_gives_back_a_bad_box_only_if_this_up_rented_that_box(world: RentingWorld) -> None:
     world.ends = [ReturnBoxError]
     box, _ = world.up()
     assert world.simulation.destroyed == ["9001"]
@@ -104,7 +104,7 @@ def test_up_gives_a_bad_box_back_only_if_it_rented_it_just_now(world: RentingWor
     assert [one.id for one in world.ours] == [box.box_id]
 
 
-def test_a_box_that_up_could_not_surely_give_back_is_listed_and_ended_by_down(
+def test_a_box_that_up_may_have_failed_to_give_back_is_listed_until_down_destroys_it(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(teardown, "PATIENCE_S", 0.2)
@@ -171,7 +171,7 @@ def test_up_stops_trying_other_boxes_once_the_limit_of_money_is_spent(world: Ren
 
 @pytest.mark.parametrize("fault", ["500 after", "cut after", "nonsense after"])
 @pytest.mark.parametrize("world", PROVIDERS_THAT_RENT, indirect=True)
-def test_a_rental_with_a_lost_answer_is_found_by_its_mark(world: RentingWorld, fault: str) -> None:
+def test_a_rental_with_a_lost_answer_is_found_by_its_name(world: RentingWorld, fault: str) -> None:
     world.simulation.fault_on = {CREATES[world.simulation.provider]: fault}
     box, _ = world.up()
     assert len(world.simulation.rented) == 1
@@ -220,7 +220,7 @@ def test_ctrl_c_in_up_leaves_a_box_that_the_next_up_uses(world: RentingWorld, af
     assert world.simulation.rented == [box.box_id]
 
 
-def test_up_rents_nothing_while_an_earlier_box_could_not_be_given_back(world: RentingWorld) -> None:
+def test_up_rents_nothing_while_it_can_not_give_back_an_earlier_box(world: RentingWorld) -> None:
     world.simulation.offers[0].fate = "dies"
     destroy = world.simulation.destroy
     world.simulation.destroy = lambda box_id: True  # type: ignore[method-assign]
@@ -234,7 +234,7 @@ def test_up_rents_nothing_while_an_earlier_box_could_not_be_given_back(world: Re
     assert len(world.ours) == 1
 
 
-def test_up_passes_over_offers_that_are_gone_and_stops_without_balance(world: RentingWorld) -> None:
+def test_up_skips_offers_that_are_gone_and_stops_without_credit(world: RentingWorld) -> None:
     world.simulation.offers[0].fate = "failed bid without contract"
     world.simulation.offers[1].fate = "failed bid"
     box, _ = world.up()
@@ -261,7 +261,7 @@ def test_up_passes_over_offers_that_are_gone_and_stops_without_balance(world: Re
         ((False, False), "will be refused again", True),
     ],
 )
-def test_the_advice_after_refused_offers_depends_on_whether_they_may_pass(
+def test_advice_after_refused_offers_depends_on_whether_refusals_are_temporary(
     may_pass: tuple[bool | None, ...], advice: str, is_final: bool
 ) -> None:
     refusals = [NoOfferError("no") for _ in may_pass]
@@ -273,7 +273,7 @@ def test_the_advice_after_refused_offers_depends_on_whether_they_may_pass(
 
 
 @pytest.mark.parametrize("provider", PROVIDERS.values(), ids=PROVIDERS)
-def test_no_refusal_of_a_provider_is_both_final_and_passing(provider: type[CloudAccount]) -> None:
+def test_no_refusal_of_a_provider_is_final_and_temporary(provider: type[CloudAccount]) -> None:
     """What is final says why, or the API's own words do; what passes is never final."""
     assert any(each.may_pass for each in provider.refusals.values())
     for word, known in provider.refusals.items():
@@ -281,7 +281,7 @@ def test_no_refusal_of_a_provider_is_both_final_and_passing(provider: type[Cloud
         assert not known.means.endswith("."), word
 
 
-def test_up_without_max_price_asks_about_each_price_and_heeds_a_no(world: RentingWorld) -> None:
+def test_up_without_max_price_asks_before_renting_and_obeys_a_no(world: RentingWorld) -> None:
     for offer in world.simulation.offers[:2]:
         offer.fate = "dies"
     world.up(order=RentOrder())
@@ -394,7 +394,7 @@ def test_a_box_given_back_by_down_during_up_stays_ended_in_its_record(world: Ren
     assert [each.state for each in rental.all_rentals()] == [RentalState.ENDED]
 
 
-def test_up_does_not_say_that_a_box_goes_on_which_down_ended_meanwhile(world: RentingWorld) -> None:
+def test_up_does_not_call_a_box_running_that_down_destroyed_meanwhile(world: RentingWorld) -> None:
     def ended_meanwhile(host: str) -> str:
         world.down(next(each for each in rental.all_rentals() if each.host == host))
         raise UnreachableError("the connection was lost")
@@ -410,7 +410,7 @@ def test_up_does_not_say_that_a_box_goes_on_which_down_ended_meanwhile(world: Re
     assert [each.state.value for each in rental.all_rentals()].count("ended") == 2
 
 
-def test_up_does_not_destroy_a_box_whose_end_was_noted_long_ago(world: RentingWorld) -> None:
+def test_up_uses_a_box_again_whose_destruction_failed_long_ago(world: RentingWorld) -> None:
     """Its end could not be requested; somebody may have used it since by their own ssh."""
     box, _ = world.up()
     rental.note_leaving(box.host, world.simulation.clock.now)
@@ -420,7 +420,7 @@ def test_up_does_not_destroy_a_box_whose_end_was_noted_long_ago(world: RentingWo
     assert world.simulation.destroyed == []
 
 
-def test_up_leaves_a_box_alone_whose_id_now_belongs_to_another_rental(world: RentingWorld) -> None:
+def test_up_does_not_touch_a_box_id_that_now_belongs_to_another_rental(world: RentingWorld) -> None:
     box, _ = world.up()
     world.ours[0].label = rental.new_mark()
     with pytest.raises(UnreachableError, match="gave that id to another rental"):
@@ -454,7 +454,7 @@ def test_up_waits_for_a_rented_box_that_its_account_does_not_list_yet(world: Ren
     assert world.simulation.rented == [box.id]
 
 
-def test_up_rents_nothing_elsewhere_while_a_live_box_can_not_be_asked_for_lack_of_a_key(
+def test_up_rents_no_second_box_when_the_api_key_of_the_account_of_the_first_is_missing(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.up()
@@ -470,7 +470,7 @@ def test_up_rents_nothing_elsewhere_while_a_live_box_can_not_be_asked_for_lack_o
         assert other.rented == []
 
 
-def test_up_does_not_destroy_a_box_to_be_given_back_that_somebody_used_since(
+def test_up_keeps_a_box_it_was_to_give_back_if_somebody_used_the_box_since(
     world: RentingWorld,
 ) -> None:
     left = rental.Rental("boxstrap-0123456789ab", "vast", RentalState.LEAVING, box_id="8000")
@@ -484,7 +484,7 @@ def test_up_does_not_destroy_a_box_to_be_given_back_that_somebody_used_since(
     world.most_at_once = 0  # the box of another repository counts as ours too
 
 
-def test_an_unreadable_rental_record_is_kept_until_every_account_was_asked(
+def test_an_unreadable_rental_record_is_kept_until_every_account_was_read(
     world: RentingWorld,
 ) -> None:
     lost = rental.Rental("boxstrap-0123456789ab", "", asked=0.0)
@@ -496,7 +496,7 @@ def test_an_unreadable_rental_record_is_kept_until_every_account_was_asked(
     assert [each.host for each in rental.all_rentals()] == ["vast:8000"]
 
 
-def test_an_unreadable_rental_record_is_restored_from_the_marked_box(world: RentingWorld) -> None:
+def test_an_unreadable_rental_record_is_restored_from_the_rented_box(world: RentingWorld) -> None:
     box, _ = world.up()
     file = rental._folder() / f"{box.mark}.json"
     text = file.read_text()
@@ -511,7 +511,7 @@ def test_an_unreadable_rental_record_is_restored_from_the_marked_box(world: Rent
     assert (found.host, found.state) == (box.host, RentalState.RENTED)
 
 
-def test_the_api_key_is_in_no_rental_record(world: RentingWorld) -> None:
+def test_rental_records_do_not_contain_the_api_key(world: RentingWorld) -> None:
     world.up()
     texts = [file.read_text() for file in rental._folder().iterdir()]
     assert len(texts) == 2

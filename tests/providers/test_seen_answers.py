@@ -35,7 +35,7 @@ at_lambda = pytest.mark.parametrize("world", ["lambda"], indirect=True)
 
 
 @every_rest_api
-def test_a_403_of_a_proxy_before_a_providers_api_is_asked_again_and_refuses_no_key(
+def test_a_403_of_a_proxy_before_a_providers_api_is_retried_and_not_read_as_a_refused_key(
     world: RentingWorld,
 ) -> None:
     simulation = world.simulation
@@ -54,7 +54,7 @@ def test_a_403_of_a_proxy_before_a_providers_api_is_asked_again_and_refuses_no_k
 
 
 @every_rest_api
-def test_a_provider_is_asked_again_after_the_retry_after_pause_unless_that_is_an_hour(
+def test_a_request_to_a_provider_is_repeated_after_retry_after_unless_that_is_an_hour(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paused = list[float]()
@@ -77,7 +77,7 @@ def test_a_provider_is_asked_again_after_the_retry_after_pause_unless_that_is_an
         account.boxes()
 
 
-def test_a_providers_answer_that_trickles_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_far_too_slow_answer_of_a_provider_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     over = threading.Event()
 
     def trickle(line: socket.socket) -> None:
@@ -99,7 +99,7 @@ def test_a_providers_answer_that_trickles_is_given_up(monkeypatch: pytest.Monkey
     listener.close()
 
 
-def test_a_runpod_order_for_a_community_pod_names_no_data_center(world: RentingWorld) -> None:
+def test_a_runpod_community_pod_is_ordered_without_a_data_center(world: RentingWorld) -> None:
     """It is the cheapest, and any data center that it named would be refused."""
     world.simulation.offers.insert(0, SimulatedOffer("5", cloud="COMMUNITY", price=0.1))
     box, _ = world.up()
@@ -148,7 +148,7 @@ def test_up_rents_no_runpod_machine_with_a_driver_too_old_for_the_image(
 
 
 @vast
-def test_a_search_at_vast_asks_for_cuda_processor_and_secure_hosts(world: RentingWorld) -> None:
+def test_up_at_vast_rents_by_cuda_version_cpu_type_and_secure_host(world: RentingWorld) -> None:
     offers = world.simulation.offers
     offers[0].max_cuda, offers[1].arch = "12.1", "arm64"
     box, _ = world.up(order=RentOrder(min_cuda="12.4", max_price=1.0))
@@ -217,7 +217,7 @@ def test_up_gives_a_box_up_after_the_loading_time_of_its_provider(world: Renting
 
 
 @vast
-def test_a_box_is_not_taken_for_gone_when_vast_refuses_the_api_key(world: RentingWorld) -> None:
+def test_a_box_is_not_reported_as_gone_if_vast_refuses_the_api_key(world: RentingWorld) -> None:
     box, _ = world.up()
     world.simulation.is_expired = True
     account = world.account
@@ -318,7 +318,7 @@ def test_up_takes_the_next_offer_after_a_500_of_runpod_says_none_left(world: Ren
 
 
 @vast
-def test_a_vast_box_runs_since_its_last_start_not_since_it_was_made(world: RentingWorld) -> None:
+def test_the_running_time_of_a_vast_box_counts_from_its_last_start(world: RentingWorld) -> None:
     box, _ = world.up()
     account = world.account
     account.stop(box.box_id)
@@ -377,7 +377,7 @@ def test_up_starts_a_stopped_box_above_max_price_only_if_its_price_is_agreed_to(
 
 @stopping
 @pytest.mark.parametrize("fault", ["cut", "cut after", "500 after", "nonsense after"])
-def test_a_start_with_a_lost_answer_is_requested_only_once(world: RentingWorld, fault: str) -> None:
+def test_a_box_start_is_requested_once_if_no_answer_comes(world: RentingWorld, fault: str) -> None:
     box = stopped_box(world)
     world.simulation.fault_on = {STARTS[world.simulation.provider]: fault}
     before = len(world.simulation.changed)
@@ -391,7 +391,7 @@ def test_a_start_with_a_lost_answer_is_requested_only_once(world: RentingWorld, 
     assert world.simulation.rented == [box.box_id]
 
 
-def test_up_keeps_a_pod_started_without_gpus_and_says_to_return_it(world: RentingWorld) -> None:
+def test_up_says_to_return_a_runpod_pod_that_started_without_a_gpu(world: RentingWorld) -> None:
     box = stopped_box(world, "no gpus")
     for _ in range(2):  # the second time it runs already
         with pytest.raises(ReturnBoxError, match="without a GPU"):
@@ -449,7 +449,7 @@ def test_up_waits_for_an_offer_within_max_price_and_lets_other_commands_rent_mea
         world.up(wait_s=600.0)
 
 
-def test_up_waits_for_no_offer_after_its_limit_was_spent_on_bad_boxes(world: RentingWorld) -> None:
+def test_up_waits_for_no_offer_once_bad_boxes_used_up_its_money_limit(world: RentingWorld) -> None:
     world.simulation.offers = [SimulatedOffer("10", fate="dies", region="us-1")]
     began = world.simulation.clock.now
     with pytest.raises(NoOfferError, match="none of the rented boxes"):

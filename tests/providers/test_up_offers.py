@@ -148,7 +148,7 @@ def test_run_up_refuses_the_same_wrong_options_and_prices_as_up(
     assert vast.rented == []
 
 
-def test_boxes_all_lists_a_rental_as_perhaps_rented_until_its_account_decides_it(
+def test_boxes_all_lists_a_rental_as_perhaps_rented_until_its_account_says_whether_it_is(
     user: User, vast: SimulatedAccount
 ) -> None:
     now = time.time()
