@@ -20,7 +20,7 @@ from bootstrap.steps.plan import closure
 from bootstrap.value import replace
 
 if TYPE_CHECKING:
-    from bootstrap.boxes.probe import BoxState
+    from bootstrap.boxes.probe import BoxState, Holder
     from bootstrap.setup.context import SetupContext
     from bootstrap.transfer.buckets import BucketItems
     from bootstrap.transfer.sender import Sender
@@ -212,7 +212,7 @@ class SetupExecutor:
         """Whether another repository on the box already has the folder of this name."""
         self.started_run = False  # whether the followed setup started the training
         self.context = context
-        self._holder = ""
+        self._holder: Holder | None = None
         self._failed_step = ""
         self._failed_name = ""
         self._failed_code = Code("", "")
@@ -333,7 +333,7 @@ class SetupExecutor:
             if (event.event, event.word("code")) == ("wait", "busy"):
                 holder = self.context.box_state().holder
                 if holder and holder.setup != self.setup:
-                    self._holder = str(holder)
+                    self._holder = holder
                     self.reporter.say(
                         f"waits for {holder}; at most {self.request.wait_s} s (--wait)"
                     )

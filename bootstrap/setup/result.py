@@ -21,11 +21,11 @@ from bootstrap.onbox.python import lacking
 from bootstrap.sanitize import sanitize
 from bootstrap.sizes import spent
 from bootstrap.steps.event_codes import Code, named_in
-from bootstrap.value import Document, dataclass, field
+from bootstrap.value import Document, dataclass, field, replace
 
 if TYPE_CHECKING:
     from bootstrap.boxes.login import BoxLogin
-    from bootstrap.boxes.probe import BoxState
+    from bootstrap.boxes.probe import BoxState, Holder
     from bootstrap.boxes.verdict import Verdict
     from bootstrap.profile.schema import Advice, Profile
     from bootstrap.repo.snapshot_store import ChangeCount
@@ -201,7 +201,7 @@ class SetupEnd:
     step: str
     code: Code
     code_name: str
-    holder: str  # the setup that held the box, if that was seen
+    holder: Holder | None  # the setup that held the box as this one began to wait, if that was seen
     advice: Advice  # what users of the provider can do about a box that isn't as ordered
     unsent: BoxstrapError | None = None  # why this machine could not send something
 
@@ -220,9 +220,10 @@ def raise_for(done: Event, end: SetupEnd, reporter: Reporter) -> None:
         )
     error = ERRORS.get(rc, StepFailedError)
     if error is BusyError:
+        held = end.holder and replace(end.holder, seconds=end.holder.seconds + end.wait_s)
         raise BusyError(
             f"another setup held this box for longer than {end.wait_s} s"
-            + (f": {end.holder}." if end.holder else "."),
+            + (f": {held}." if held else "."),
             where=end.box.label,
             hint="See what it does: boxstrap status. Wait longer with --wait SECONDS.",
         )
@@ -268,6 +269,13 @@ def _advice(end: SetupEnd, advice: str) -> str:
     return f"Nothing was built. {advice}" if end.step == "gpu" else advice
 
 
+_UNSENT = {
+    "repo": ("commit-missing",),
+    "data": ("data-missing",),
+    "agent": ("uv-missing",),
+    "python": ("dependency-missing", "dependency-private", "git-unreachable", "no-dns"),
+}
+"""How each step fails if this machine could not send what it needs."""
 _UNEXPLAINED = ("build-failed", "command-failed", "prepare-failed")
 """Codes of which only the log knows more."""
 
@@ -277,7 +285,7 @@ def _failed(error: type[BoxstrapError], end: SetupEnd, reporter: Reporter) -> Bo
     tail = end.box.tail(log, LOG_BYTES, redacted=True)
     reporter.log_tail(end.step, tail.splitlines())
     text = tail.decode(errors="replace") if end.code_name in _UNEXPLAINED else ""
-    if end.unsent and end.code_name.endswith("-missing"):
+    if end.unsent and end.code_name in _UNSENT.get(end.step, ()):
         return error(end.unsent.what, where=end.unsent.where, hint=end.unsent.hint)
     advice, about = lacking.advice(text) or end.code.hint, named_in(end.code_name, tail)
     return error(

@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -153,7 +154,8 @@ class DependencySender(Sender):
                 stream.write(f"{_NOTHING}\n".encode())
             what = error.what if isinstance(error, BoxstrapError) else error.strerror or "no reason"
             why = what.removeprefix("git.url: ")
-            self.failed(BoxstrapError(f"{shown(address)} can't be sent: {why}"))
+            hint = f"See that git can read it here: git ls-remote {shlex.quote(shown(address))}"
+            self.failed(BoxstrapError(f"{shown(address)} can't be sent: {why}", hint=hint))
         stream.close_write()
         self.read(stream, _ARRIVED)
         self.arrived = is_last

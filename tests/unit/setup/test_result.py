@@ -11,6 +11,7 @@ import pytest
 
 from bootstrap.boxes import BoxState, Run
 from bootstrap.boxes.login import BoxLogin
+from bootstrap.boxes.probe import Holder
 from bootstrap.errors import BoxstrapError, exit_code
 from bootstrap.link import LocalWire
 from bootstrap.profile import Advice, Profile
@@ -26,15 +27,17 @@ def done(**fields: float | str) -> Event:
     return Event("20260101-000000-abcdef", 9, 1.0, "setup", "done", fields)
 
 
-def end(code: str = "command-failed", unsent: BoxstrapError | None = None) -> SetupEnd:
+def end(
+    code: str = "command-failed", unsent: BoxstrapError | None = None, step: str = "python"
+) -> SetupEnd:
     return SetupEnd(
         box=login_on(LocalWire(), "/nowhere", name="my-box"),
         setup="20260101-000000-abcdef",
         wait_s=60,
-        step="python",
+        step=step,
         code=explain(code, {}),
         code_name=code,
-        holder="setup 20260101-000000-000000 of other 1234, at work for 12 s",
+        holder=Holder("20260101-000000-000000", 12, "other 1234"),
         advice=Advice(),
         unsent=unsent,
     )
@@ -52,15 +55,24 @@ def outcome_of(
     return caught.value, json.loads(out.getvalue())
 
 
-def test_a_failed_send_of_the_commit_is_reported_instead_of_the_boxs_complaint(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("step", "code", "said"),
+    [
+        ("repo", "commit-missing", "/here: git failed"),
+        ("repo", "disk-full", "the box's disk"),
+        ("python", "no-dns", "/here: git failed"),
+        ("python", "package-missing", "the index has no package"),
+        ("agent", "no-dns", "the box can't look up host names"),
+    ],
+)
+def test_what_this_machine_failed_to_send_is_reported_instead_of_what_the_box_lacks_for_it(
+    step: str, code: str, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(BoxLogin, "tail", lambda *_, **__: b"")
     unsent = BoxstrapError("git failed", where="/here", hint="git fetch --refetch")
-    for code, said in (("commit-missing", "/here: git failed"), ("disk-full", "the box's disk")):
-        with pytest.raises(BoxstrapError, match=said) as caught:
-            raise_for(done(rc=5, code="over"), end(code, unsent), JsonScreen(io.StringIO()))
-        assert ("--refetch" in caught.value.hint) == (code == "commit-missing")
+    with pytest.raises(BoxstrapError, match=said) as caught:
+        raise_for(done(rc=5, code="over"), end(code, unsent, step), JsonScreen(io.StringIO()))
+    assert ("--refetch" in caught.value.hint) == said.startswith("/here")
 
 
 def test_a_successful_setup_raises_no_error() -> None:
@@ -78,6 +90,7 @@ def test_each_way_a_setup_ends_has_its_exit_code(
     error, _ = outcome_of(done(rc=rc, code=code), monkeypatch)
     assert exit_code(error) == left_with
     assert error.hint
+    assert ("of other 1234, at work for 1 min 12 s." in error.what) == (code == "busy")
 
 
 def test_a_failed_step_shows_its_last_log_lines_clean_and_how_to_read_more(
