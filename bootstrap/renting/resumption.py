@@ -233,7 +233,8 @@ def _was_alive(before: RunAtHome, train: Train) -> bool:
 
 
 def find_before(setup: SetupRequest, name: str) -> RunAtHome:
-    """Return the newest run of this name, `RUN` or `BOX/RUN`. Raises UsageError.
+    """Return the newest run of this name, `RUN` or `BOX/RUN`. Raises UsageError if none or several
+    are meant, NotSafeError if it finished.
 
     A box orders its own runs alone: of several boxes' the one counts that went on as the others.
     """
@@ -252,8 +253,8 @@ def find_before(setup: SetupRequest, name: str) -> RunAtHome:
         )
     run = chosen[0].run
     if run.state == "finished" and not run.failed and not run.stopped:
-        raise UsageError(
-            f"{run.name} of {chosen[0].box} finished: there is nothing to go on with.",
+        raise NotSafeError(
+            f"{run.name} of {chosen[0].box} can't go on: it finished, there is nothing to resume.",
             hint="A new run: boxstrap run",
         )
     return chosen[0]

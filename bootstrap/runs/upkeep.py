@@ -352,4 +352,4 @@ def _lines(found: Cleaned, *, look: bool) -> list[str]:
         became = _BECAME["safe" if look else "removed"]
         lines.append(f"copies of results that are at home: {became} ({size(found.copied)})")
     lines += [thing.line() for thing in found.things]
-    return lines or ["there is nothing to remove: no tree beside the main one, no results at home"]
+    return lines or ["there is nothing to remove: no tree beside the main one, no pulled results"]

@@ -27,6 +27,7 @@ from bootstrap.link import KnownBox, LocalWire
 from bootstrap.providers import RentedBox, RentedState
 from bootstrap.renting import last_results, rental, resumption
 from bootstrap.renting.rental import Rental, RentalState
+from bootstrap.setup import SetupRequest
 from bootstrap.transfer import buckets
 from bootstrap.transfer.destination import MANIFEST
 from bootstrap.transfer.manifest import read_manifest
@@ -614,7 +615,6 @@ def test_a_box_never_chooses_which_commit_goes_to_the_next_box(
 def test_a_box_that_lies_about_start_times_does_not_make_its_run_the_newest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from bootstrap.setup import SetupRequest
 
     kept = [
         dataclasses.replace(BEFORE, box=box, run=dataclasses.replace(RUN, started=started))
@@ -632,3 +632,13 @@ def test_a_box_that_lies_about_start_times_does_not_make_its_run_the_newest(
     assert resumption.find_before(request, "gpu/train-1") is kept[1]
     boxes[1] = dataclasses.replace(boxes[1], resumes=kept[0].id)  # it went on as that, from here
     assert resumption.find_before(request, "train-1") is kept[1]
+
+
+def test_resuming_a_finished_run_elsewhere_exits_as_on_its_own_box(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    done = dataclasses.replace(BEFORE, run=dataclasses.replace(RUN, state="finished", rc=0))
+    listed = [SimpleNamespace(kept=done)]
+    monkeypatch.setattr(resumption, "list_runs", lambda *_, **__: listed)
+    with pytest.raises(NotSafeError, match="it finished, there is nothing to resume"):
+        resumption.find_before(SetupRequest(repo=Path.cwd()), "train-1")
