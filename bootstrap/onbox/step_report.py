@@ -19,7 +19,7 @@ class StepError(Exception):
     """Ends the step, with a code for its event and sentences for its log."""
 
     def __init__(self, code: str, *sentences: str, rc: int = 1) -> None:
-        super().__init__(code, *sentences)
+        super().__init__(*sentences)
         self.code, self.sentences, self.rc = code, sentences, rc
 
 

@@ -22,8 +22,9 @@ _NOT_OF_A_DOOR = ("onbox/transfer/", "doors/fetch.sh")
 """What comes with a query and doesn't stay, or before a narrow door's program."""
 _OF_FEW = {
     "onbox/data/download.py": "DATA",
-    "onbox/data/fetch.py": "DATA",
+    "onbox/data/items.py": "DATA",
     "onbox/data/sources.py": "DATA",
+    "onbox/steps/data.py": "DATA",
     "onbox/lease/": "LEASE",
     "onbox/steps/lease.py": "LEASE",
     "onbox/bucket/": "RESULTS_TO",

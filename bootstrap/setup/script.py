@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from bootstrap import __version__
+from bootstrap.onbox.client import CLIENT_PATIENCE_S, SENDER_PATIENCE_S
 from bootstrap.onbox.steps.values import Values
 from bootstrap.onbox.verdict.expected_hardware import ExpectedHardware, ExpectedMachine
 from bootstrap.paths import cache_dir, shipped, write_private
@@ -55,9 +56,6 @@ CONDA_TOOLS = ("py-rattler==0.28.*", "pyyaml>=6,<7")
 """Packages that build an environment of conda packages, if the profile has one."""
 MIN_FREE_MB = 512
 MIN_TMP_MB = 16  # bash's here-documents and most tools need a place for temporary files
-COMMIT_PATIENCE_S = 600
-"""How long the box waits for what this machine sends after its sender is gone, in seconds."""
-CLIENT_PATIENCE_S = 120  # the same after this machine itself is gone, in seconds
 LOCK_PATIENCE_S = 300  # how long the box waits for another package manager to end, in seconds
 
 
@@ -108,8 +106,6 @@ _OF_STEPS = {
         *("LOCK_OPTIONS", "ADDED_TO_LOCK", "ADDED_ARGUMENTS", "BUILT_LAST", "NAMES_OF_LAST"),
         *("DEPENDENCIES", "PYTHON_ID"),
     ),
-    "smoke": ("SMOKE",),
-    "data": ("DATA",),
     "prepare": ("PREPARE",),
     "train": (
         *("TRAIN_COMMAND", "TRAIN_SESSION", "TRAIN_NODES", "RESULTS_OF_ALL", "TRAIN_AT_BOOT"),
@@ -220,7 +216,7 @@ def constants() -> dict[str, Value]:
     return {
         "MIN_FREE_MB": MIN_FREE_MB,
         "MIN_TMP_MB": MIN_TMP_MB,
-        "COMMIT_PATIENCE": COMMIT_PATIENCE_S,
+        "COMMIT_PATIENCE": SENDER_PATIENCE_S,
         "CLIENT_PATIENCE": CLIENT_PATIENCE_S,
         "LOCK_PATIENCE": LOCK_PATIENCE_S,
         "KNOWN_HOSTS": list(known_hosts()),
@@ -245,8 +241,8 @@ def in_document(name: str) -> bool:
     return name.lower() in Values.__annotations__
 
 
-def data_rows(profile: Profile, sent: Mapping[int, SentItem]) -> str:
-    """Return the items of `data:` as JSON for the box, without their paths on this machine."""
+def data_rows(profile: Profile, sent: Mapping[int, SentItem]) -> list[dict[str, object]]:
+    """Return the items of `data:` for the box, without their paths on this machine."""
     rows: list[dict[str, object]] = []
     for number, item in enumerate(profile.data):
         row = item.as_dict()
@@ -254,7 +250,7 @@ def data_rows(profile: Profile, sent: Mapping[int, SentItem]) -> str:
             row |= {"from": "", **sent.get(number, SentItem(item.to, "-"))._asdict()}
         row["exclude"] = item.exclude_rules()
         rows.append({key: value for key, value in row.items() if value})
-    return json.dumps(rows, separators=(",", ":")) if rows else ""
+    return rows
 
 
 def lease_terms(

@@ -126,7 +126,7 @@ _FUNCTION = re.compile(
 )
 
 
-Value = str | bool | int | Sequence[str] | Mapping[str, Any]
+Value = str | bool | int | Sequence[Any] | Mapping[str, Any]
 
 _LINE = 100  # characters of an array that stands in one line
 _HARMLESS = re.compile(r"[A-Za-z0-9_./:@%+=, -]*")

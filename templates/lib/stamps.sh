@@ -113,11 +113,10 @@ before_sums() {
 }
 
 # While a run is alive, its tree and environment stay as they are, and no other run is started; the run of this same
-# work may lack its stamp or its session. The GPUs are not tested while any run of ours computes on the box.
+# work may lack its stamp or its session.
 left_alone() {
   if is_in_python "$1"; then [ -n "${ALONE[$1]-}" ] && return; fi
-  case $1:" $REPO_STEPS " in
-    smoke:*) live_run running >/dev/null ;;
+  case " $REPO_STEPS " in
     *" $1 "*) [ -n "$ALIVE_RUN" ] && ! { [ "$1" = train ] && is_of_this_work "$ALIVE_RUN"; } ;;
     *) return 1 ;;
   esac

@@ -6,7 +6,9 @@ is_in_python() { ! declare -F "apply_$1" >/dev/null; }
 # facts: prints what they are told, NAME=VALUE each, ended by NUL; VALUES is the recipe's.
 facts() {
   printf '%s\0' "values=$VALUES" "home=$BOX_HOME" "setup=${SETUP_DIR-}" "only=$ONLY" "redo=$REDO" "key=$REPO_KEY" \
-    "tree=$REPO_DIR" "number=$TREE_NUMBER" "index=$INDEX" ${SETUP_DIR:+"alive=$ALIVE_RUN"} "${UV_WHEELS[@]/#/uv_wheels=}"
+    "tree=$REPO_DIR" "number=$TREE_NUMBER" "venv=$VENV_DIR" "commit=$REPO_COMMIT" "index=$INDEX" \
+    ${SETUP_DIR:+"alive=$ALIVE_RUN"} "${UV_WHEELS[@]/#/uv_wheels=}" "${STEPS[@]/#/step=}" \
+    ${SECRETS[@]+"${SECRETS[@]/#/secret=}"}
 }
 
 declare -gA SAID=() ALONE=()

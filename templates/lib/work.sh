@@ -19,11 +19,7 @@ find_work() {
 # While a run is alive, other data than its own stays away: `awaited`.
 find_data_content() {
   DATA_CONTENT=
-  case " ${STEPS[*]} " in *' data '*) ;; *) return 0 ;; esac
-  read_text "$NOTES/data.content" || return 0
-  DATA_CONTENT=${TEXT%$'\n'}
-  inputs_data
-  is_text "$NOTES/data.ok" "$INPUTS"$'\n' || DATA_CONTENT=awaited
+  case " ${STEPS[*]} " in *' data '*) DATA_CONTENT=$(facts | onbox steps.data) ;; esac
 }
 
 # tree_of COMMIT: prints its content's digest, if this box has the commit; without the profile: the script has that.

@@ -30,21 +30,19 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from ..run_folder import write_whole
+from ..step_report import tell
+from .items import DataError, Item, Places
 from .records import DataRecord, DataRecords, placed
 from .sources import (
     MOST_FILES,
     REFUSED,
     Addresses,
-    DataError,
     DataFile,
     Https,
-    Item,
     OwnServer,
-    Places,
     files_of,
     plain,
     safe_path,
-    say,
     try_again,
 )
 
@@ -460,7 +458,7 @@ def fetch_items(items: list[Item], places: Places, records: DataRecords) -> None
     found = [_look(item, places, records, https, addresses) for item in items]
     for each in found:
         if each.item.source.startswith("https:") and not each.item.sha256:
-            say("warn code=data-unpinned")
+            tell("warn code=data-unpinned")
     _check_space(found)
     files = [pair for each in found for pair in each.to_fetch]
     if len({place for _, place in files}) < len(files):
@@ -471,7 +469,7 @@ def fetch_items(items: list[Item], places: Places, records: DataRecords) -> None
     def report(done: int) -> None:
         # While data is also being sent, the sender's progress is shown.
         if (places.lists / "data.sent").exists() or not (places.lists / "data.waits").exists():
-            say(f"progress done={done} {f'total={total} ' if is_known else ''}unit=bytes")
+            tell(f"progress done={done} {f'total={total} ' if is_known else ''}unit=bytes")
 
     for each in found:
         absent = {str(place) for _, place in each.files if not os.path.lexists(place)}

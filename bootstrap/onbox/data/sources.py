@@ -1,9 +1,5 @@
 """List the files of an item of `data:`, from its server or from a list of signed URLs.
 
-Lines for the calling step or its log, and the error that says why data is missing.
-
-The items of `data:` as the script carries them, and where each belongs on this box.
-
 HTTPS requests: no other scheme, no token for another host, certificates checked.
 
 URLs of a bucket's objects, signed by the user's machine: each opens one object for an hour.
@@ -11,7 +7,6 @@ URLs of a bucket's objects, signed by the user's machine: each opens one object 
 
 from __future__ import annotations
 
-import hashlib
 import http.client
 import json
 import os
@@ -25,90 +20,21 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeVar
 
 from .. import AGENT
+from ..client import Client
 from ..pip_indexes import pip_setting
 from ..retry_after import LONGEST_S, asked_pause
-
-
-class DataError(Exception):
-    """Ends the fetching of all items; `code` is what the step reports, with its numbers.
-
-    `status`: the server's HTTP status, 0 if there is none.
-    """
-
-    def __init__(self, code: str, sentence: str, status: int = 0) -> None:
-        super().__init__(sentence)
-        self.code = code
-        self.status = status
+from ..step_report import tell
+from .items import DataError, Item
 
 
 def say(line: str) -> None:
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
-
-
-class Item(NamedTuple):
-    """One item as the script carries it; `number` is its index in the profile."""
-
-    number: int
-    source: str
-    to: str
-    sha256: str
-    unpack: bool
-    exclude: tuple[tuple[str, bool], ...]
-    """Patterns, and whether a match is excluded: the last matching pattern decides."""
-    digest: str
-    """Digest of the files, if the user's machine sends the item; else empty."""
-
-    @classmethod
-    def of(cls, number: int, row: dict[str, Any]) -> Item:
-        exclude = tuple((str(pattern), bool(away)) for pattern, away in row.get("exclude", ()))
-        source, to, sha256, digest = (row.get(k, "") for k in ("from", "to", "sha256", "digest"))
-        return cls(number, source, to, sha256, bool(row.get("unpack")), exclude, digest)
-
-    @property
-    def asked_for(self) -> str:
-        """What the user's machine sends: files (`local`), URLs (`bucket`), or nothing ("")."""
-        if self.digest:
-            return "local"
-        return "" if self.source.startswith(("https:", "hf:")) else "bucket"
-
-    def takes(self, path: str) -> bool:
-        away = False
-        for pattern, said in self.exclude:
-            if re.match(pattern, path):
-                away = said
-        return not away
-
-
-class Places(NamedTuple):
-    """Folders on this box: boxstrap's, the repository's, and the setup's with the signed URLs."""
-
-    home: Path
-    tree: Path
-    lists: Path
-
-    def target(self, item: Item) -> Path:
-        """Return the path of an item. Raises DataError if it is outside the working folder."""
-        target = Path(item.to.rstrip("/")).expanduser()
-        target = target if target.is_absolute() else self.tree / target
-        real, home = target.resolve(), self.home.resolve()
-        # On a box with several working folders, `~/.boxstrap` leads to the first one's.
-        roots = {home.parent, self.home.parent.resolve()}
-        if roots.isdisjoint(real.parents) or home in (real, *real.parents):
-            raise DataError(
-                "data-outside", f"{real} is not in the working folder {self.home.parent}"
-            )
-        return real
-
-    def key(self, item: Item) -> str:
-        own = [str(self.target(item)), *item._replace(number=0)]
-        return hashlib.sha256(json.dumps(own).encode()).hexdigest()[:32]
 
 
 T = TypeVar("T")
@@ -416,9 +342,6 @@ def _ask(https: Https, url: str, token: str, body: bytes | None = None) -> tuple
     return said, following.group(1) if following else ""
 
 
-ADDRESS_PATIENCE_S = 600
-CLIENT_PATIENCE_S = 120
-"""As in templates/lib/client.sh: how long to wait after the user's machine is gone."""
 REFUSED = frozenset({400, 401, 403})
 """Statuses with which servers reject a URL that has expired, or whose signer's login has."""
 
@@ -453,23 +376,11 @@ class Addresses:
                     self._ask()
         return self.current(wanted)
 
-    def _sign(self) -> str:
-        """Return a word that changes while the user's machine follows the setup."""
-        with suppress(OSError):
-            return self._file.with_name("client").read_text(encoding="utf-8")
-        return ""
-
     def _ask(self) -> None:
-        say("wait code=data-addresses")
-        began = followed = time.monotonic() if os.environ.get("CLIENT_SENDS") else float("-inf")
-        sign = ""
+        tell("wait code=data-addresses")
+        client = Client(str(self._file.parent))
         while not self._file.exists():
-            if (now := self._sign()) != sign:
-                sign, followed = now, time.monotonic()
-            if (
-                time.monotonic() > min(began + ADDRESS_PATIENCE_S, followed + CLIENT_PATIENCE_S)
-                or self._file.with_name("addresses.refused").exists()
-            ):
+            if not client.may_send("addresses"):
                 raise DataError("data-missing", "no signed URLs arrived from your machine")
             time.sleep(0.1)
         rows: dict[int, dict[str, Any]] = {}

@@ -20,7 +20,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -294,7 +294,7 @@ def summary(results: list[CheckResult], seconds: float) -> str:
 
 
 def told(results: list[CheckResult], *, trains: bool) -> tuple[str, int]:
-    """Return what the step tells of them (`report` in `templates/lib/events.sh`), and the exit
+    """Return what the step tells of them (`report` in `step_report.py`), and the exit
     code: no training begins where its environment can't use the GPU, which returns no box."""
     warned, returned = ([r.code for r in results if r.outcome == of] for of in (WARN, RETURN))
     unusable = [code for code in warned if trains and code.startswith("torch-")]
@@ -303,7 +303,8 @@ def told(results: list[CheckResult], *, trains: bool) -> tuple[str, int]:
     return "".join(lines), 1 if unusable else 6 if returned else 0
 
 
-def main() -> int:
+def tested(words: Sequence[str]) -> tuple[str, int]:
+    """Do it, as the words ask; return what there is to say, and the exit code."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--python", required=True, help="of the environment to try them with")
     parser.add_argument("--mode", choices=sorted(LIMIT), required=True)
@@ -312,20 +313,24 @@ def main() -> int:
     parser.add_argument("--device", default="cuda", help="cpu: the arithmetic alone")
     parser.add_argument("--limit", type=float, help="seconds until a worker is given up")
     parser.add_argument("--only", default="smoke", help="the steps asked for: no training begins")
-    options = parser.parse_args()
+    options = parser.parse_args(words)
     began = time.monotonic()
     try:
         wanted = parse_expected(Path(options.order).read_text("utf-8"))
         document = json.loads(Path(options.out).read_text("utf-8"))
         target = torch_compat.read_target(Path(options.out))
     except (OSError, ValueError, TypeError, KeyError) as error:
-        sys.stderr.write(f"the smoke test can't run: {error}\n")
-        return 1
+        return f"the smoke test can't run: {error}\n", 1
     answering = [gpu for gpu in document["gpus"] if gpu.get("name")]
     links = has_links(document, answering)
     results = judged(*try_all(answering, options), target, options.device, links)
     results = [with_profile_outcome(result, wanted) for result in results]
     write(joined(document, results), options.out)
     said, code = told(results, trains=not options.only)
-    sys.stdout.write(summary(results, time.monotonic() - began) + said)
+    return summary(results, time.monotonic() - began) + said, code
+
+
+def main() -> int:
+    said, code = tested(sys.argv[1:])
+    sys.stdout.write(said)
     return code

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import os
 import site
-from glob import glob
 
 from ..processes import identity
 from ..run_folder import RunFolder, lines_of, live_runs, write_whole
 from ..step_report import StepError, report
 from .quoted import quoted
-from .step import BoxStep, SetupFacts
+from .step import BoxStep, SetupFacts, expanded
 
 
 class GpuStep(BoxStep):
@@ -67,6 +66,4 @@ def is_returned(setup: SetupFacts) -> bool:
 
 
 def _devices() -> str:
-    """Return the names of the devices, as a shell's pattern gives them."""
-    found = sorted(glob("/dev/nvidia*")) or ["/dev/nvidia*"]
-    return "".join(f"{name[len('/dev/') :]} " for name in [*found, "/dev/dxg"])
+    return expanded("/dev", "nvidia*", "dxg")

@@ -130,6 +130,16 @@ class BoxStep:
         write_whole(self.stamp, f"{self.inputs()}\n", 0o600)
 
 
+def expanded(folder: str, *patterns: str) -> str:
+    """Return what a shell makes of patterns in a folder, each name followed by a blank; of one that
+    nothing fits, itself."""
+    from glob import glob  # late: few ask
+
+    at = len(folder) + 1
+    found = (sorted(glob(f"{folder}/{each}")) or [f"{folder}/{each}"] for each in patterns)
+    return "".join(f"{path[at:]} " for paths in found for path in paths)
+
+
 def read_setup() -> SetupFacts:
     """Return what standard input tells: NAME=VALUE, each ended by a NUL."""
     facts: dict[str, list[str]] = {}

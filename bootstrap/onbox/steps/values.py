@@ -4,17 +4,21 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # slow to import
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
 
 class Values:
     """What the document says; what it leaves out is as the plainest profile has it."""
 
+    data: Sequence[Mapping[str, Any]] = []
+    """Its items, see `data/items.py`."""
     lease: Mapping[str, Any] = {}
     """Its terms, see `lease/rules.py`."""
     gpu: Mapping[str, Any] = {}
     """The hardware that was ordered, see `verdict/expected_hardware.py`."""
+    smoke: str = "quick"
+    """How thoroughly each GPU is tried."""
     clone_url: str = ""
     """From where the box clones, if it does."""
 

@@ -13,8 +13,8 @@ pytest.importorskip("nanio", reason="the S3 server needs Python 3.11")
 
 from bootstrap.onbox.data import download, sources
 from bootstrap.onbox.data.download import fetch_items
+from bootstrap.onbox.data.items import DataError, Item, Places
 from bootstrap.onbox.data.records import DataRecords
-from bootstrap.onbox.data.sources import DataError, Item, Places
 from bootstrap.transfer.buckets import EXPIRES_S, BucketItems
 from tests.boxes.s3_server import S3Server
 
@@ -35,7 +35,7 @@ class Signer:
     def __init__(self, server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         for name, value in {**server.variables(), "CLIENT_SENDS": "1"}.items():
             monkeypatch.setenv(name, value)
-        monkeypatch.setattr(sources, "say", self.hear)
+        monkeypatch.setattr(sources, "tell", self.hear)
         self.server = server
         self.places = Places(tmp_path / "home", tmp_path / "tree", tmp_path)
         self.file = tmp_path / "data.addresses"
@@ -105,7 +105,7 @@ def test_signed_urls_that_expire_during_a_download_are_requested_again(
             time.sleep(1.1)  # URLs signed in the same second are identical
         hear(line)
 
-    monkeypatch.setattr(sources, "say", sign_in_time)
+    monkeypatch.setattr(sources, "tell", sign_in_time)
     monkeypatch.setattr(download.Download, "open", later)
     signer.fetch(("s3://corpus/large.bin", "large.bin"))
     large = (signer.server.folder / "corpus" / "large.bin").read_bytes()
@@ -128,9 +128,9 @@ def test_a_bucket_download_without_anybody_to_sign_urls_fails_at_once(
     signer: Signer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CLIENT_SENDS", "")
-    monkeypatch.setattr(sources, "say", lambda line: None)
+    monkeypatch.setattr(sources, "tell", lambda line: None)
     with pytest.raises(DataError, match="no signed URLs"):
         signer.fetch(("s3://corpus/large.bin", "large.bin"))
-    monkeypatch.setattr(sources, "say", lambda line: signer.file.write_text("end\n"))
+    monkeypatch.setattr(sources, "tell", lambda line: signer.file.write_text("end\n"))
     with pytest.raises(DataError, match="could not sign any URL"):
         signer.fetch(("s3://corpus/large.bin", "large.bin"))

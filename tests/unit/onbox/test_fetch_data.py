@@ -1,4 +1,4 @@
-"""`data/fetch.py`: what it fetches, what it refuses, and what it does not fetch twice."""
+"""`steps/data.py`: what it fetches, what it refuses, and what it does not fetch twice."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ import pytest
 
 from bootstrap.onbox import MAIN
 from bootstrap.onbox.data import download, sources
-from bootstrap.onbox.data.fetch import main
+from bootstrap.onbox.step_report import StepError
+from bootstrap.onbox.steps.data import DataStep
+from bootstrap.onbox.steps.step import SetupFacts
 from tests.data_server import DataServer
 
 BLOCK = 32 * 1024 * 1024
@@ -30,7 +32,7 @@ BLOCK = 32 * 1024 * 1024
 def test_data_may_lie_in_each_working_folder_of_a_box_whose_home_leads_to_the_first(
     tmp_path: Path,
 ) -> None:
-    from bootstrap.onbox.data.sources import Item, Places
+    from bootstrap.onbox.data.items import Item, Places
 
     first, second = tmp_path / "workspace", tmp_path / "root"
     (first / ".boxstrap").mkdir(parents=True)
@@ -63,45 +65,56 @@ class BoxHere:
 
     def __init__(self, folder: Path, server: DataServer) -> None:
         self.home, self.tree = folder / ".boxstrap", folder / "work"
-        self.home.mkdir()
+        (self.home / "steps").mkdir(parents=True)
         self.tree.mkdir()
         # This machine's own pip certificates are not read: that takes longer than a fetch.
         trusted = {"SSL_CERT_FILE": str(server.certificate), "PIP_CERT": ""}
         self.env = {**trusted, "HF_ENDPOINT": server.address}
 
-    def run(self, word: str, *items: dict[str, Any]) -> subprocess.CompletedProcess[str]:
-        """Run the program in this process: starting Python each time would cost a second."""
-        out, err = io.StringIO(), io.StringIO()
-        argv = ["fetch", word, *map(str, (self.home, self.tree, self.home))]
+    def step(self, *items: dict[str, Any]) -> DataStep:
+        return DataStep(SetupFacts(self.facts(*items)))
+
+    def facts(self, *items: dict[str, Any]) -> dict[str, list[str]]:
+        said = {"home": self.home, "tree": self.tree, "setup": self.home, "number": 1}
+        said["secret"] = "HF_TOKEN"
+        values = json.dumps({"data": items})
+        return {name: [str(value)] for name, value in {**said, "values": values}.items()}
+
+    def run(self, *items: dict[str, Any]) -> subprocess.CompletedProcess[str]:
+        """Fetch in this process: starting Python each time would cost a second."""
+        out, err, code = io.StringIO(), io.StringIO(), 0
         with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-            patch.setattr("sys.argv", argv)
-            patch.setattr("sys.stdin", io.StringIO(json.dumps(items)))
             patch.delenv("HF_TOKEN", raising=False)
             for name, value in self.env.items():
                 patch.setenv(name, value)
-            code = main()
-        return subprocess.CompletedProcess(argv, code, out.getvalue(), err.getvalue())
+            try:
+                self.step(*items).apply()
+            except StepError as error:
+                code = 1
+                print(f"code {error.code}")
+                print(error, file=sys.stderr)
+        return subprocess.CompletedProcess([], code, out.getvalue(), err.getvalue())
 
     def fetched(self, *items: dict[str, Any]) -> str:
         """Fetch, then check that `check` finds everything; return stdout."""
-        done = self.run("fetch", *items)
+        done = self.run(*items)
         assert (done.returncode, done.stderr) == (0, ""), done
-        assert self.run("check", *items).returncode == 0
+        assert self.step(*items).check()
         return done.stdout
 
     def refused(self, code: str, *items: dict[str, Any]) -> str:
         """Fetch, which must fail with this code and change no file; return stderr."""
         before = self.files()
-        done = self.run("fetch", *items)
+        done = self.run(*items)
         assert done.returncode == 1, done
         assert f"code {code}" in done.stdout.splitlines()[-1], done
         assert "Traceback" not in done.stderr
         assert self.files() == before
-        assert self.run("check", *items).returncode == 1
+        assert not self.step(*items).check()
         return done.stderr
 
     def files(self) -> dict[str, bytes]:
-        paths = (path for path in self.tree.rglob("*") if path.is_file())
+        paths = (path for path in self.tree.rglob("*") if path.is_file() and path.name != "exclude")
         return {str(path.relative_to(self.tree)): path.read_bytes() for path in paths}
 
 
@@ -113,7 +126,7 @@ def box(tmp_path: Path, server: DataServer) -> BoxHere:
 def test_a_fetched_file_is_not_fetched_twice_or_overwritten(box: BoxHere, server: DataServer):
     sha256 = server.add("a/train.bin", b"x" * 1000)
     item = {"from": server.url("a/train.bin"), "to": "data/", "sha256": sha256}
-    assert box.run("check", item).returncode == 1
+    assert not box.step(item).check()
     box.fetched(item)
     assert box.files() == {"data/train.bin": b"x" * 1000}
     asked = len(server.asked)
@@ -173,7 +186,7 @@ def test_blocks_of_an_earlier_other_file_are_not_mixed_into_a_download(
 
     with monkeypatch.context() as cutting:
         cutting.setattr(download._FileParts, "_block", cut)
-        box.run("fetch", {"from": server.url("one"), "to": "data/x"})
+        box.run({"from": server.url("one"), "to": "data/x"})
     assert [*(box.tree / "data").glob("*.json")]
     name = "two" if tags else "one"
     server.add(name, second + b"2")
@@ -204,7 +217,7 @@ def test_a_file_that_changes_during_its_download_is_refused_and_not_kept(
     item = {"from": server.url("l"), "to": "l"}
     with monkeypatch.context() as changes:
         changes.setattr(download._FileParts, "_block", changing)
-        done = box.run("fetch", item)
+        done = box.run(item)
     assert (done.returncode, done.stdout.splitlines()[-1]) == (1, "code data-changed")
     assert "/l changed during the download" in done.stderr
     assert not (box.tree / "l").exists()
@@ -248,17 +261,18 @@ def test_an_impossible_file_size_from_the_hub_is_refused(
 def test_blocks_fetched_before_a_kill_are_not_fetched_again(box: BoxHere, server: DataServer):
     content = os.urandom(1024) * (3 * BLOCK // 1024)
     item = {"from": server.url("l"), "to": "l", "sha256": server.add("l", content)}
-    command = [sys.executable, "-E", MAIN, "data.fetch", "fetch", box.home, box.tree, box.home]
+    command = ["bash", "-c", 'exec "$@" 3>&1', "bash", sys.executable, "-E", MAIN]
     # The last block stalls, so the others are complete when the program is killed.
     server.cut_after, server.cuts_left = 1000, 1000
     with subprocess.Popen(
-        command,
+        [*command, "steps.apply", "data"],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         env={**os.environ, **box.env},
         text=True,
     ) as running:
-        running.stdin.write(json.dumps([item]))
+        for name, values in box.facts(item).items():
+            running.stdin.write(f"{name}={values[0]}\0")
         running.stdin.close()
         server.cuts_left = 2
         while not any(
@@ -343,7 +357,7 @@ def test_downloads_refuse_http_redirects_and_unknown_certificates(box: BoxHere, 
 def test_data_larger_than_the_free_disk_are_not_requested(box: BoxHere, server: DataServer):
     huge = os.statvfs(box.tree).f_bavail * os.statvfs(box.tree).f_frsize
     addressed(box, {"path": "a", "size": huge, "url": server.url("a")})
-    said = box.run("fetch", {"from": "s3://bucket/a", "to": "a"})
+    said = box.run({"from": "s3://bucket/a", "to": "a"})
     assert said.stdout.startswith("wait code=data-addresses\ncode data-space need=")
     assert server.asked == []
 
@@ -365,7 +379,7 @@ def test_objects_of_signed_urls_are_stored_below_their_folder_and_bad_paths_refu
         server.add(row["path"][-1], row["path"][-1].encode())
     addressed(box, *rows)
     item = {"from": "s3://bucket/d", "to": "in", "exclude": [["^d/b$", True]]}
-    assert box.run("asks", item).stdout == f"bucket 0 {box.tree}/in\n"
+    assert box.step(item).asks() == [f"bucket 0 {box.tree}/in"]
     box.fetched(item)
     assert box.files() == {"in/d/a": b"a", "in/d/c": b"c"}
     for bad in ("../x", "/etc/x", "a\nb", "a/./b", "x" * 300, "a//b"):
@@ -625,7 +639,7 @@ def test_an_archive_with_links_devices_or_outside_paths_is_refused_whole(
 
 def test_an_archive_bomb_is_stopped_while_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     from bootstrap.onbox.data import download as module
-    from bootstrap.onbox.data.sources import DataError
+    from bootstrap.onbox.data.items import DataError
 
     monkeypatch.setattr(module, "LEAST", 1024 * 1024)
     for name, content in (
