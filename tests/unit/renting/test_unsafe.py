@@ -334,6 +334,7 @@ def test_ignored_files_written_by_hand_without_a_run_make_down_refuse(user: User
     (tree / "data/pushed").unlink()
     (tree / "out").mkdir()
     (tree / "out/model.pt").write_text("trained by hand")
+    assert user.run("--dry", "down", *LOCAL, "--json").must(9).json()["destroyed"] is False
     said = user.run("--dry", "down", *LOCAL).must(9).err
     assert "files created there that git ignores (1): out/model.pt" in said
     assert "Take them by scp or rsync" in said
