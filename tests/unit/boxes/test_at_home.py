@@ -128,7 +128,7 @@ def there(user: User) -> Iterator[There]:
         box.stop()
 
 
-def test_the_next_pull_of_a_log_resumes_where_it_ended_and_splits_no_secret(there: There) -> None:
+def test_the_next_pull_continues_a_log_without_splitting_a_secret(there: There) -> None:
     there.give_secret()
     half = len(TOKEN) // 2
     begin = b"step 1 loss 0.5\ntoken " + TOKEN[:half].encode()
@@ -154,7 +154,7 @@ def test_the_next_pull_of_a_log_resumes_where_it_ended_and_splits_no_secret(ther
 
 
 @pytest.mark.parametrize("is_another_known", [True, False])
-def test_a_run_that_is_at_home_needs_no_pull_and_no_wait_once_its_box_is_forgotten(
+def test_wait_and_pull_need_no_box_for_a_pulled_run_of_a_forgotten_box(
     there: There, *, is_another_known: bool
 ) -> None:
     there.write(b"step 1\n", exit="3\n", ended="exit 3\n")
@@ -179,7 +179,7 @@ def test_a_run_that_is_at_home_needs_no_pull_and_no_wait_once_its_box_is_forgott
             there.user.run(task, *words).must(2)
 
 
-def test_a_log_part_that_the_box_dropped_takes_no_disk_at_home_and_is_reported(
+def test_pull_reports_the_part_of_a_log_that_the_box_dropped_and_saves_none(
     there: There,
 ) -> None:
     first = b"".join(b"line %05d\n" % at for at in range(1000))  # 11 bytes each
@@ -202,7 +202,7 @@ def test_a_log_part_that_the_box_dropped_takes_no_disk_at_home_and_is_reported(
     assert kept.out.endswith(shown.out)
 
 
-def test_an_older_run_is_never_shown_for_the_newest_whose_box_is_out_of_reach(there: There) -> None:
+def test_logs_of_an_unreachable_box_never_show_an_older_run_as_newest(there: There) -> None:
     there.write(b"step 1\n", **ENDED)
     there.pull()
     newer = there.run.with_name("train-2")
@@ -220,7 +220,7 @@ def test_an_older_run_is_never_shown_for_the_newest_whose_box_is_out_of_reach(th
     assert there.do("logs", "--run", "train-1").must(0).out == "step 1\n"
 
 
-def test_following_a_live_run_from_home_ends_as_its_box_is_out_of_reach(there: There) -> None:
+def test_logs_follow_of_an_unreachable_box_prints_the_pulled_log_and_ends(there: There) -> None:
     there.write(b"step 1\n", pid=f"{identity(os.getpid())}\n", exit=None, ended=None)
     there.pull()
     there.box.kill_sshd()
@@ -229,7 +229,7 @@ def test_following_a_live_run_from_home_ends_as_its_box_is_out_of_reach(there: T
     assert "train-1 went on when its box was last seen" in followed.err
 
 
-def test_logs_since_a_time_begin_at_the_same_line_at_home_as_on_the_box(there: There) -> None:
+def test_logs_since_a_time_are_the_same_from_a_pulled_log_and_the_box(there: There) -> None:
     log = b"".join(b"line %05d\n" % at for at in range(3000))
     times = "".join(f"{1700000000 + at} {at * 1100}\n" for at in range(10, 31))
     there.write(bytes(11000) + log[11000:], times=times)
@@ -281,7 +281,7 @@ def test_log_lines_left_by_an_interrupted_pull_are_not_doubled_by_the_next(there
     assert there.log == b"one\ntwo\n"
 
 
-def test_status_says_that_a_box_has_runs_of_the_repository_and_claims_no_work_there(
+def test_status_says_once_that_a_box_has_runs_and_does_not_record_the_box_as_used(
     there: There,
 ) -> None:
     there.write(b"one\n")
@@ -339,7 +339,7 @@ def test_a_pipe_or_symlink_in_place_of_a_run_record_is_not_read(there: There) ->
     assert "not at its place" in there.do("logs").must(2).err
 
 
-def test_pulling_a_log_whose_dropped_part_changes_at_each_look_is_given_up(
+def test_pull_gives_up_on_a_log_whose_dropped_part_never_stops_growing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def ever_more(*_: object, at: int, **_more: object) -> BoxRecord:
@@ -372,7 +372,7 @@ def test_nothing_is_written_through_a_symlink_in_a_results_folder(
     assert [*target.iterdir()] == [] if target.is_dir() else target.read_text() == "mine"
 
 
-def test_another_run_of_the_same_name_is_pulled_into_its_own_folder(there: There) -> None:
+def test_another_run_with_the_same_name_is_pulled_into_its_own_folder(there: There) -> None:
     there.write(b"the first\n")
     there.pull()
     there.write(b"the second\n", started="1700009999\n")
@@ -407,7 +407,7 @@ def test_a_pulled_run_is_shown_when_its_box_is_unreachable(there: There) -> None
     assert (row["log"]["where"], row["results"]["where"]) == ("moved", "none")
 
 
-def test_a_run_of_a_forgotten_box_is_shown_from_home_by_box_slash_run(there: There) -> None:
+def test_box_slash_run_shows_the_pulled_run_of_a_forgotten_box(there: There) -> None:
     """The repository has another box, which was asked for it instead."""
     there.write(b"step 1 loss 0.5\n", **ENDED)
     there.do("pull").must(0)
@@ -421,7 +421,7 @@ def test_a_run_of_a_forgotten_box_is_shown_from_home_by_box_slash_run(there: The
         assert said in there.user.run(task, f"{box.name}/train-1").must(0).out
 
 
-def test_a_run_record_survives_a_round_trip_and_unknown_fields_of_other_versions() -> None:
+def test_a_pulled_run_record_is_read_as_written_also_with_unknown_fields() -> None:
     run = Run("homework", "train-1", "finished", 0, 5, "", "", "", 0, 0, "python t.py")
     assert run_of(row_of(run)) == run
     row = json.loads(json.dumps(row_of(run)))
@@ -430,7 +430,7 @@ def test_a_run_record_survives_a_round_trip_and_unknown_fields_of_other_versions
         assert run_of(broken) is None
 
 
-def test_the_record_of_a_run_goes_on_in_its_folder_after_its_box_was_renamed(
+def test_a_run_is_pulled_into_the_same_folder_after_its_box_is_renamed(
     tmp_path: Path,
 ) -> None:
     run = Run("key", "train-1", "running", None, 1, "", "", "train", 0, 0, "true")
@@ -448,7 +448,7 @@ def test_the_record_of_a_run_goes_on_in_its_folder_after_its_box_was_renamed(
         assert folder.place == tmp_path / "boxstrap-run-2"
 
 
-def test_what_came_home_is_known_to_be_home_after_the_repository_was_moved(there: There) -> None:
+def test_results_still_count_as_pulled_after_the_repository_was_moved(there: There) -> None:
     there.write(results="out/\n")
     out = Path(there.box.home, "homework/out")
     out.mkdir(parents=True)
@@ -464,7 +464,7 @@ def test_what_came_home_is_known_to_be_home_after_the_repository_was_moved(there
     assert (again["received"], again["place"]) == (0, str(there.place.parent))
 
 
-def test_a_pull_has_a_record_in_a_folder_whose_git_leads_nowhere(tmp_path: Path) -> None:
+def test_a_pull_into_a_folder_with_a_broken_git_file_is_recorded(tmp_path: Path) -> None:
     run = Run("key", "train-1", "finished", 0, 1, "", "", "train", 0, 0, "true")
     place, files = PullPlace(tmp_path, (FOLDER, "gpu", "train-1")), set()
     for text in ("gitdir: /nowhere", None):
@@ -474,7 +474,7 @@ def test_a_pull_has_a_record_in_a_folder_whose_git_leads_nowhere(tmp_path: Path)
     assert len(files) == 1
 
 
-def test_results_of_a_renamed_box_keep_their_place_at_home(tmp_path: Path) -> None:
+def test_pulled_results_of_a_renamed_box_stay_where_they_are(tmp_path: Path) -> None:
     run = Run("key", "train-1", "finished", 0, 1, "", "", "train", 0, 0, "true")
     for box, created in (("gpu", 5.0), ("gpu", 6.0), ("other", 5.0)):
         where = str(tmp_path / FOLDER / box / "train-1")

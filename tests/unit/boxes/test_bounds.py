@@ -76,7 +76,7 @@ def steady(login: Callable[[], Any]) -> ReconnectingLink:
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("answer", ["sleep 600", "echo no; exit", "yes"])
-def test_following_a_setup_ends_when_the_box_is_silent_or_floods(answer: str, wires: Wires) -> None:
+def test_setup_fails_when_the_box_sends_nothing_or_floods(answer: str, wires: Wires) -> None:
     silent = {"exec tail": "echo; echo MARK; sleep 600", "state=gone": answer}
     with pytest.raises(NoAnswer):
         list(follow_events(steady(lambda: wires(silent)), SETUP, workdir="/nowhere"))
@@ -84,7 +84,7 @@ def test_following_a_setup_ends_when_the_box_is_silent_or_floods(answer: str, wi
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick")
-def test_following_a_setup_goes_on_after_a_single_late_answer(
+def test_setup_continues_after_a_single_late_answer_of_the_box(
     tmp_path: Path, wires: Wires, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(follow, "ANSWER_S", 1.5)  # others are in time on a busy machine too
@@ -100,7 +100,7 @@ def test_following_a_setup_goes_on_after_a_single_late_answer(
 
 
 @pytest.mark.usefixtures("quick")
-def test_an_answer_that_never_begins_times_out(wires: Wires) -> None:
+def test_a_box_that_never_begins_an_answer_times_out(wires: Wires) -> None:
     stream = AnswerStream(LocalWire.start(wires({}), "exec sleep 600"), "mark", "box")
     with pytest.raises(NoAnswer, match="did not start to answer"):
         stream.read(100)
@@ -108,7 +108,7 @@ def test_an_answer_that_never_begins_times_out(wires: Wires) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick")
-def test_an_answer_that_began_may_take_longer_than_the_time_to_begin(
+def test_a_begun_answer_of_a_box_may_last_longer_than_the_wait_for_one(
     wires: Wires, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exchange, "BEGIN_S", 1.5)
@@ -118,7 +118,7 @@ def test_an_answer_that_began_may_take_longer_than_the_time_to_begin(
     assert stream.read(100) == b""
 
 
-def test_logins_without_new_events_are_spaced_out_and_end_with_link_lost(
+def test_setup_pauses_longer_between_logins_without_new_events_and_gives_up(
     monkeypatch: pytest.MonkeyPatch, wires: Wires
 ) -> None:
     """Each login succeeds, and the following ends immediately."""
@@ -139,7 +139,7 @@ def test_logins_without_new_events_are_spaced_out_and_end_with_link_lost(
     assert logins == len(pauses) + 2
 
 
-def test_new_events_restart_the_patience_for_a_lost_link() -> None:
+def test_new_events_of_a_setup_restart_the_wait_for_a_lost_link() -> None:
     back = Backoff(patience_s=0.0)
     for news in range(5):
         back.lost(LinkLost("box"), news)
@@ -188,7 +188,7 @@ def send(
     return begin
 
 
-def test_an_endless_report_about_sent_git_objects_is_cut_at_1_mib(send: Any, wires: Wires) -> None:
+def test_an_endless_git_answer_to_a_sent_commit_is_cut_at_1_mib(send: Any, wires: Wires) -> None:
     told: list[BoxstrapError] = []
     sending = send(wires({"work.store": "exec yes"}), told)
     sending.join(PATIENCE_S)
@@ -196,7 +196,7 @@ def test_an_endless_report_about_sent_git_objects_is_cut_at_1_mib(send: Any, wir
     assert "more than 1 MiB" in told[0].what
 
 
-def test_a_report_about_sent_git_objects_cut_by_ctrl_c_is_no_refusal(
+def test_ctrl_c_while_a_commit_is_sent_is_not_reported_as_a_refusal(
     send: Any, wires: Wires
 ) -> None:
     """For example after Ctrl-C."""
@@ -214,7 +214,7 @@ def test_a_report_about_sent_git_objects_cut_by_ctrl_c_is_no_refusal(
     assert "gave no report" in told[0].what
 
 
-def test_a_nonsense_size_in_an_answer_ends_the_completion_poller_without_a_traceback(
+def test_a_nonsense_log_size_sent_by_a_box_ends_following_without_a_traceback(
     monkeypatch: pytest.MonkeyPatch, wires: Wires
 ) -> None:
     """The size in an answer may not be a number, or may have thousands of digits."""

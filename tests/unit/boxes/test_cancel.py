@@ -22,7 +22,7 @@ def for_ever(*_: object) -> str:
         time.sleep(0)
 
 
-def test_a_page_that_takes_too_long_or_crashes_is_reported_and_its_thread_ends() -> None:
+def test_a_report_page_that_takes_too_long_or_crashes_gives_an_error() -> None:
     assert made_beside(lambda: "page", 20) == "page"
     failed = made_beside(lambda: str(1 // 0), 20)
     assert isinstance(failed, BoxstrapError)

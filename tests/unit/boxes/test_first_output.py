@@ -54,7 +54,7 @@ def watch(box_home: BoxHome, log: str, seconds: int = 5) -> tuple[FirstOutput, f
 
 
 @pytest.mark.parametrize("log", OWN.values(), ids=OWN)
-def test_a_trainings_own_log_line_ends_the_wait_for_output(box_home: BoxHome, log: str) -> None:
+def test_a_line_printed_by_the_training_ends_the_wait_of_run(box_home: BoxHome, log: str) -> None:
     found, took = watch(box_home, log, 60)
     assert found.state == "running"
     assert took < 30
@@ -73,7 +73,7 @@ def test_a_run_that_dies_after_a_mere_warning_is_reported_as_finished_with_its_e
     assert (found.state, found.rc) == ("finished", 1)
 
 
-def test_a_launchers_traceback_does_not_hide_the_traceback_of_the_program() -> None:
+def test_the_error_of_a_training_is_shown_before_its_launchers_traceback() -> None:
     one = 'Traceback (most recent call last):\n  File "{}", line 1\n{}\n'
     ended = one.format("train.py", "ValueError: no data") + one.format(
         "launch.py", "subprocess.CalledProcessError: Command '[python]' returned 1."
@@ -82,7 +82,7 @@ def test_a_launchers_traceback_does_not_hide_the_traceback_of_the_program() -> N
 
 
 @pytest.mark.parametrize("before", [0, 2, 4])
-def test_a_line_of_a_traceback_that_was_shown_as_it_came_is_not_shown_again(before: int) -> None:
+def test_run_does_not_print_lines_of_a_traceback_twice(before: int) -> None:
     ended = "ValueError: no data\n  look there\n  and there\nwandb: bye"
     frame = '  File "train.py", line 1, in x\n    f(load(path))\n      ^^^^^^^^^^\n'
     log = f"warming up\nTraceback (most recent call last):\n{frame * 2}{ended}".splitlines()
@@ -93,7 +93,7 @@ def test_a_line_of_a_traceback_that_was_shown_as_it_came_is_not_shown_again(befo
     assert sum("File" in line for line in told) == 2
 
 
-def test_after_a_log_line_of_no_training_a_runs_death_is_waited_for_a_moment(
+def test_after_a_line_not_of_the_training_run_waits_a_moment_for_a_failure(
     box_home: BoxHome,
 ) -> None:
     end = box_home.path / "runs/homework-1/train-3/exit"
@@ -105,7 +105,7 @@ def test_after_a_log_line_of_no_training_a_runs_death_is_waited_for_a_moment(
     assert took < 30
 
 
-def test_a_run_that_died_without_an_exit_code_is_not_waited_for(box_home: BoxHome) -> None:
+def test_a_run_that_died_without_an_exit_code_ends_the_wait(box_home: BoxHome) -> None:
     box_home.write({"runs/homework-1/train-3/pid": "999999999 1 none\n"})
     box = SimpleNamespace(wire=LocalWire(), workdir=str(box_home.workdir), redacted_there=())
     run = SimpleNamespace(path="homework-1/train-3")
@@ -124,7 +124,7 @@ def test_the_first_training_line_is_shown_even_after_thirty_warnings(box_home: B
     [("", "{}", True), ("step 1\n", "{}", False), ("", '{"x":[1,2,3]}', False)],
     ids=["nothing", "a word", "a result"],
 )
-def test_a_finished_run_without_output_or_results_is_reported_as_made_nothing(
+def test_a_run_that_finishes_without_output_or_new_results_is_reported_so(
     box_home: BoxHome, log: str, made: str, nothing: bool
 ) -> None:
     place = "runs/homework-1/train-3"

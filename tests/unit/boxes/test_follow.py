@@ -74,7 +74,7 @@ def link(login: Any) -> tuple[ReconnectingLink, list[str]]:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(6))
-def test_events_come_once_and_in_order_over_a_breaking_link(seed: int, folder: Path) -> None:
+def test_setup_events_arrive_once_in_order_over_cut_links(seed: int, folder: Path) -> None:
     dice = random.Random(seed)
     count = 120
 
@@ -96,7 +96,7 @@ def test_events_come_once_and_in_order_over_a_breaking_link(seed: int, folder: P
     assert told.count("lost") == told.count("back") > 0
 
 
-def test_an_events_file_that_is_not_there_yet_is_waited_for(folder: Path) -> None:
+def test_setup_waits_for_an_events_file_that_is_not_there_yet(folder: Path) -> None:
     timer = threading.Timer(0.5, (folder / "events.jsonl").write_text, [line(1, "done", rc=0)])
     timer.start()
     steady, told = link(LocalWire)
@@ -141,7 +141,7 @@ def test_following_a_setup_whose_process_is_gone_raises_a_step_failure(folder: P
     assert told == []
 
 
-def test_a_setup_that_ended_while_nobody_looked_is_followed_to_its_last_event(folder: Path) -> None:
+def test_all_events_are_read_of_a_setup_that_ended_unobserved(folder: Path) -> None:
     (folder / "events.jsonl").write_text(line(1, "start", why="new") + line(2, "done", rc=7))
     (folder / "pid").write_text(f"{DEAD}\n")
     steady, _ = link(LocalWire)
@@ -151,7 +151,7 @@ def test_a_setup_that_ended_while_nobody_looked_is_followed_to_its_last_event(fo
 
 
 @pytest.mark.parametrize("rest", ["", '{"v":1,"setup'], ids=["whole", "cut"])
-def test_a_setup_that_died_while_the_link_was_lost_is_a_failure(folder: Path, rest: str) -> None:
+def test_a_setup_that_died_while_the_link_was_lost_fails(folder: Path, rest: str) -> None:
     """Nothing more comes over the new link: the old one already brought everything."""
     told = line(1, "start", why="new") + line(2)
     (folder / "events.jsonl").write_text(told + rest)
@@ -187,7 +187,7 @@ def test_a_setup_that_died_while_the_link_was_lost_is_a_failure(folder: Path, re
     steady.close()
 
 
-def test_a_followed_stream_ends_where_only_the_polls_lost_the_link() -> None:
+def test_logs_follow_ends_when_only_its_polling_lost_the_link() -> None:
     """`logs -f` never ended: its run did while the shared connection was out of reach."""
 
     class Unpolled(LocalWire):

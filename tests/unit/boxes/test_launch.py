@@ -104,7 +104,7 @@ def test_a_launch_whose_upload_is_cut_starts_nothing_and_leaves_no_secrets(
     assert [path.name for path in workdir.glob(".boxstrap/box/*")] == [SHORT] * (at >= BOTH)
 
 
-def test_the_program_is_sent_to_a_box_once_and_again_only_if_damaged(workdir: Path) -> None:
+def test_setup_sends_the_program_again_only_if_the_copy_is_damaged(workdir: Path) -> None:
     wire = CountingWire()
     launch(wire, start(workdir))
     (folder,) = (workdir / ".boxstrap/box").iterdir()
@@ -173,7 +173,7 @@ class CountingWire(LocalWire):
         *((f"'{code}\t'", "") for code in ("{", "{0}", "{a.b}", "", "x\x1b[31m", "%s")),
     ],
 )
-def test_a_box_that_lacks_something_known_or_unknown_at_launch_is_refused_and_left_unchanged(
+def test_setup_refuses_a_box_that_reports_to_lack_something_and_changes_nothing(
     workdir: Path, lacks: str, says: str
 ) -> None:
     lacking = SCRIPT.replace(
@@ -186,7 +186,7 @@ def test_a_box_that_lacks_something_known_or_unknown_at_launch_is_refused_and_le
     assert not workdir.exists()
 
 
-def test_a_script_that_does_not_begin_raises_an_error_with_its_last_words(
+def test_a_setup_script_that_dies_at_its_start_gives_an_error_with_its_output(
     workdir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dying = SCRIPT.replace("run)", "run) echo 'no fifo here' >&2; exit 1;")

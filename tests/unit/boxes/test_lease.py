@@ -84,12 +84,12 @@ def test_a_nonsense_lease_answer_of_a_box_is_read_as_printable_defaults(said: st
     json.dumps(document(found), allow_nan=False)
 
 
-def test_a_box_without_a_lease_is_read_as_none() -> None:
+def test_a_box_without_a_lease_is_read_as_having_none() -> None:
     assert parse_lease("") is None
     assert parse_lease("none\t{}") is None
 
 
-def test_lease_shows_what_the_login_told_so_that_one_call_says_one_time(
+def test_lease_prints_the_time_left_that_its_login_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     lease, shown = BoxLease("yes", {"hours": LeaseLimit(12.0, 160.0)}), list[Any]()

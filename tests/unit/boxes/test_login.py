@@ -38,7 +38,7 @@ def begin(user: User, monkeypatch: pytest.MonkeyPatch) -> Begin:
 
 
 @pytest.mark.parametrize("host", [HOST, "gpu"])
-def test_a_known_box_by_address_or_name_logs_in_before_the_profile(host: str, begin: Begin) -> None:
+def test_a_known_box_is_logged_in_to_before_the_profile_is_read(host: str, begin: Begin) -> None:
     login = begin(host)
     assert login
     assert login.name == "gpu"
@@ -58,14 +58,14 @@ def test_a_known_box_by_address_or_name_logs_in_before_the_profile(host: str, be
         (HOST, {"name": "../.."}),
     ],
 )
-def test_a_host_that_is_unknown_or_has_options_starts_no_login_before_the_profile_is_read(
+def test_an_unknown_host_or_login_option_starts_no_login_before_the_profile_is_read(
     host: str | None, asked: dict[str, Any], begin: Begin
 ) -> None:
     login = begin(host, **asked)
     assert login is None or not (login._early or login._dialing)
 
 
-def test_an_unknown_box_is_dialed_only_after_the_profile_is_read_with_its_first_contact_rule(
+def test_an_unknown_box_is_logged_in_to_by_the_first_contact_rule_of_the_profile(
     begin: Begin, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = begin("root@192.0.2.8:2222")
@@ -128,7 +128,7 @@ SAID = BoxState({"user": "root"}, script=LAST, plan={"train": "done"})
         (LAST, ("/workspace", *ABOUT[1:]), "new", None),
     ],
 )
-def test_an_early_probe_answer_is_used_once_and_its_plan_only_for_the_same_script(
+def test_the_plan_read_at_login_is_used_only_for_the_same_setup_script(
     has: str,
     about: tuple[str, str, str],
     script: str,

@@ -73,18 +73,18 @@ def check(found: BoxState) -> None:
 @example(told(run="key-1/"))
 @example(told(rc="²", ended="pipeline " + "9" * 3000))
 @example(told("box", secrets={"A": "[" * 999, "\x1b": 1}, alive=[]))
-def test_any_bytes_as_a_probe_answer_are_read_without_an_error(answer: bytes) -> None:
+def test_any_bytes_a_box_sends_as_its_state_raise_no_error(answer: bytes) -> None:
     check(parse_probe(answer))
 
 
-def test_an_endless_probe_answer_is_cut_to_its_limits() -> None:
+def test_an_endless_state_answer_of_a_box_is_cut_to_limits() -> None:
     many = b"".join(b"have\t%040x\n" % number for number in range(100_000))
     assert len(parse_probe(many).have) <= 5000
     long = parse_probe(b"home\t" + b"x" * 1_000_000)
     assert len(long.facts["home"]) <= 4096
 
 
-def test_a_truthful_probe_answer_is_read_into_facts_runs_and_plan() -> None:
+def test_the_state_answer_of_a_box_is_read_into_facts_runs_and_plan() -> None:
     lines = [
         "system\tLinux x86_64",
         "env\tVAST_CONTAINERLABEL",
@@ -113,14 +113,14 @@ def test_a_truthful_probe_answer_is_read_into_facts_runs_and_plan() -> None:
     assert found.nothing_to_do
 
 
-def test_a_probe_has_nothing_to_do_only_if_the_box_said_so_of_every_step() -> None:
+def test_a_setup_has_nothing_to_do_only_if_every_step_is_known_as_done() -> None:
     assert not parse_probe(b"").nothing_to_do
     assert not parse_probe(b"plan\tgpu\tdone\nplan\ttrain\tnew").nothing_to_do
     assert not parse_probe(b"plan\tgpu\tunheard-of").nothing_to_do
 
 
 @pytest.mark.parametrize("values", [{"run": 1}, {"run": "a"}, {"run": "a/b/c"}, {"state": "?"}])
-def test_a_malformed_run_in_a_probe_answer_is_dropped(values: dict[str, object]) -> None:
+def test_a_malformed_run_sent_by_a_box_is_not_listed(values: dict[str, object]) -> None:
     assert parse_probe(told(**values)).runs == ()
 
 
@@ -172,7 +172,7 @@ def test_status_shows_runs_in_columns_and_cuts_a_long_command() -> None:
     assert second.endswith("…")
 
 
-def test_status_no_longer_heads_with_a_setup_that_failed_before_a_run_that_began() -> None:
+def test_status_begins_with_a_failed_setup_only_if_no_run_began_since() -> None:
     last = b'last\t{"setup": "20260101-000000-abcdef", "state": "over", "exit": 7}\n'
     why = Event("20260101-000000-abcdef", 3, 1000.0, "repo", "fail", {"code": "E_OUTPUT"})
     for begun, word in ((990, "its last setup failed"), (1010, "is set up")):
@@ -180,7 +180,7 @@ def test_status_no_longer_heads_with_a_setup_that_failed_before_a_run_that_began
         assert status_lines("box", state, rows_of(state), why)[0].startswith(f"box: {word}")
 
 
-def test_a_run_of_a_snapshot_that_differs_from_its_commit_shows_the_snapshot() -> None:
+def test_a_run_of_uncommitted_changes_shows_its_snapshot_beside_its_commit() -> None:
     commit, snapshot = "a" * 40, "b" * 40
     (changed,) = parse_probe(told(snapshot=snapshot)).runs
     (equal,) = parse_probe(told(snapshot=commit)).runs
@@ -197,14 +197,14 @@ def test_a_run_of_a_snapshot_that_differs_from_its_commit_shows_the_snapshot() -
         for said in ("", "4 795", "4 795 19 1", "4 795 -1", "4 795 x", "4 795 1234567890")
     ],
 )
-def test_what_an_environment_reuses_of_the_image_is_read_only_as_three_numbers(
+def test_the_packages_reused_of_an_image_are_read_only_as_three_numbers(
     said: str, reused: dict[str, int]
 ) -> None:
     assert parse_probe(f"reused\t{said}\n".encode()).reused == reused
 
 
 @pytest.mark.parametrize("at_work", [True, False])
-def test_status_names_a_switch_that_was_cut_short_unless_a_setup_is_at_work(at_work: bool) -> None:
+def test_status_names_an_interrupted_update_of_a_tree_unless_setup_runs(at_work: bool) -> None:
     working = "working\t20261121-084500-a1b2c3\tid\n" if at_work else ""
     answer = f"dir\t/workspace/homework\nswitch\t{'b' * 40}\n{working}"
     said = "\n".join(lines_of(answer.encode()))

@@ -70,7 +70,7 @@ def asked(name: str, box_home: BoxHome) -> str:
 
 @pytest.mark.parametrize("name", ASKED)
 @pytest.mark.parametrize("shell", SHELLS)
-def test_a_query_gives_the_same_answer_in_every_shell_and_writes_nothing(
+def test_every_query_to_a_box_gives_the_same_answer_in_every_shell_and_writes_nothing(
     shell: str, name: str, box_home: BoxHome, tmp_path: Path
 ) -> None:
     before = box_home.listing()
@@ -89,7 +89,7 @@ def test_a_query_passed_through_any_login_shell_gives_the_same_answer(
     assert found == answer(["dash", "-c"], text, tmp_path)
 
 
-def test_the_probe_reports_runs_setup_hints_and_plan(box_home: BoxHome, tmp_path: Path) -> None:
+def test_the_state_of_a_box_has_runs_setup_and_plan(box_home: BoxHome, tmp_path: Path) -> None:
     box_state = parse_probe(answer(["sh", "-c"], asked("probe", box_home), tmp_path))
     states = {run.name: (run.state, run.rc) for run in box_state.runs}
     assert states == {
@@ -109,7 +109,7 @@ def test_the_probe_reports_runs_setup_hints_and_plan(box_home: BoxHome, tmp_path
     assert (run.log_bytes, run.written) == (log.stat().st_size, int(log.stat().st_mtime))
 
 
-def test_status_brings_the_log_ends_of_failed_runs_alone(box_home: BoxHome, tmp_path: Path) -> None:
+def test_status_reads_the_log_end_of_failed_runs_alone(box_home: BoxHome, tmp_path: Path) -> None:
     box_home.run("train-5", exit="143\n", ended="stop\n", log="stopped\n")
     box_home.run("train-6", exit="1\n", started="1800000000\n", log=f"{'x' * 6000}\n")
     said = answer(["sh", "-c"], asked("probe", box_home), tmp_path)
@@ -123,7 +123,7 @@ def test_status_brings_the_log_ends_of_failed_runs_alone(box_home: BoxHome, tmp_
     assert next(iter(found)) == "homework-1/train-6"
 
 
-def test_status_brings_the_newest_metric_of_running_and_finished_runs_alone(
+def test_status_reads_the_newest_metric_of_running_and_finished_runs_alone(
     box_home: BoxHome, tmp_path: Path
 ) -> None:
     alive = (box_home.path / "runs/homework-1/train-3/pid").read_text()
@@ -170,7 +170,7 @@ def test_status_names_the_trees_beside_the_main_tree_with_size_and_last_run(
     ]
 
 
-def test_a_probe_reports_gpus_tree_and_kills_of_a_run(box_home: BoxHome, tmp_path: Path) -> None:
+def test_status_reads_gpus_tree_and_memory_kills_of_runs(box_home: BoxHome, tmp_path: Path) -> None:
     alive = (box_home.path / "runs/homework-1/train-3/pid").read_text().splitlines()[0]
     box_home.run("train-3", exit="", pid=f"{alive}\n{alive}\n", gpus="0,1\n")
     box_home.run("train-2", exit="137\n", killed="1 - - -\n", dir="/w/homework@2\n", times="9 4\n")
@@ -203,7 +203,7 @@ def test_of_runs_begun_in_the_same_second_the_later_run_is_the_newest(
 
 
 @pytest.mark.parametrize("module", ["work/sync.py", "runs/run.py"])
-def test_a_box_with_the_program_of_an_older_boxstrap_is_to_be_set_up(
+def test_a_box_set_up_by_an_older_boxstrap_is_reported_as_to_be_set_up(
     module: str, box_home: BoxHome, tmp_path: Path
 ) -> None:
     (box_home.path / "box/current/onbox" / module).unlink()
@@ -213,7 +213,7 @@ def test_a_box_with_the_program_of_an_older_boxstrap_is_to_be_set_up(
     assert answer(["sh", "-c"], query, tmp_path) == b"fresh\t\nover\t"
 
 
-def test_no_list_of_processes_shows_what_a_box_is_asked_to_run(
+def test_the_command_sent_to_a_box_by_run_is_in_no_list_of_processes(
     box_home: BoxHome, tmp_path: Path
 ) -> None:
     """A training that ends others by their command (`pkill -f train.py`) ends no `run`."""
@@ -236,7 +236,7 @@ def _waiter(box_home: BoxHome, patience: str) -> subprocess.Popen[str]:
     return subprocess.Popen(["timeout", "20", "sh", "-c", text], stdout=subprocess.PIPE, text=True)
 
 
-def test_a_waiting_client_is_told_that_nothing_on_the_box_starts_a_queued_run(
+def test_wait_learns_that_no_process_on_the_box_will_start_a_queued_run(
     box_home: BoxHome,
 ) -> None:
     box_home.run("train-7", exit="", pid="", queue="gpus\n")
@@ -250,7 +250,7 @@ def test_a_waiting_client_is_told_that_nothing_on_the_box_starts_a_queued_run(
     assert (told[0].split("\t")[0], told[1:]) == ("queued", ["unattended"])
 
 
-def test_a_waiting_client_gets_each_run_state_once(box_home: BoxHome, tmp_path: Path) -> None:
+def test_wait_gets_each_state_of_a_queued_run_once(box_home: BoxHome, tmp_path: Path) -> None:
     here = (box_home.path / "runs/homework-1/train-3/pid").read_text()
     box_home.run("train-7", exit="", pid="", queue="gpus\n")
     with _waiter(box_home, patience="20") as waiter:
@@ -265,7 +265,7 @@ def test_a_waiting_client_gets_each_run_state_once(box_home: BoxHome, tmp_path: 
         assert waiter.wait(10) == 0
 
 
-def test_a_probe_of_many_runs_starts_no_more_programs(box_home: BoxHome, tmp_path: Path) -> None:
+def test_status_of_many_runs_starts_no_more_programs(box_home: BoxHome, tmp_path: Path) -> None:
     def programs() -> list[str]:
         started = tmp_path / "started"
         started.write_text("")
@@ -301,7 +301,7 @@ def test_a_probe_of_many_runs_starts_no_more_programs(box_home: BoxHome, tmp_pat
     assert programs() == few
 
 
-def test_the_probe_of_a_bare_home_is_empty_and_writes_nothing(tmp_path: Path) -> None:
+def test_the_state_of_a_box_never_set_up_is_empty_and_nothing_is_written(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     box_state = parse_probe(answer(["sh", "-c"], build_query("probe", **NOTHING), home))
@@ -320,7 +320,7 @@ NOTHING: dict[str, Value] = {
 }
 
 
-def test_a_box_asked_about_another_setup_script_than_its_last_tells_no_plan(
+def test_a_box_gives_no_plan_for_another_script_than_its_last_setup(
     box_home: BoxHome, tmp_path: Path
 ) -> None:
     values = {**ASKED["probe"], "script_id": "c" * 64}
@@ -333,7 +333,7 @@ def test_a_box_asked_about_another_setup_script_than_its_last_tells_no_plan(
     [case for case in hostile.ACCEPTED if case.key == "env.A" and case.value],
     ids=lambda case: case.value[:20],
 )
-def test_a_hostile_query_value_is_never_run(case: hostile.HostileCase, box_home: BoxHome) -> None:
+def test_a_hostile_query_value_runs_nothing(case: hostile.HostileCase, box_home: BoxHome) -> None:
     folder = box_home.path / "runs"
     text = build_query("tail", workdir=case.value, file=case.value, bytes=1)
     done = subprocess.run(
@@ -343,7 +343,7 @@ def test_a_hostile_query_value_is_never_run(case: hostile.HostileCase, box_home:
     assert [path.name for path in folder.iterdir()] == ["homework-1"]
 
 
-def test_sent_download_addresses_are_stored_whole_and_private_or_not_at_all(tmp_path: Path) -> None:
+def test_signed_download_addresses_are_saved_privately_and_only_if_complete(tmp_path: Path) -> None:
     folder = tmp_path / ".boxstrap/setups/20260101-000000-abcdef"
     folder.mkdir(parents=True)
     query = build_query("take_addresses", workdir=str(tmp_path), setup_id=folder.name)

@@ -367,7 +367,7 @@ ASKS = re.compile(
 )
 
 
-def test_every_module_that_queries_a_box_is_in_the_table_of_readers() -> None:
+def test_every_module_that_queries_a_box_is_tried_with_hostile_answers() -> None:
     top = Path(bootstrap.__file__).parent
     asking = {
         str(path.relative_to(top))
@@ -505,7 +505,7 @@ CODES = st.sampled_from([b"0", b"1", DIGITS.encode(), b"\xb2", "²".encode(), b"
 @example(said=b"finished \xc2\xb2\nlog", code=b"0")
 @example(said=b"stopped\n", code=b"0")
 @example(said=b"\xff\xff\xff\xff0000", code=b"0")
-def test_any_answer_of_a_box_is_read_or_refused_without_escape_codes(
+def test_any_answer_of_a_box_gives_no_error_with_escape_codes(
     module: str, said: bytes, code: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bootstrap.link.reconnecting.PAUSES_S", (0,))
@@ -520,7 +520,7 @@ def test_any_answer_of_a_box_is_read_or_refused_without_escape_codes(
 FORGED = b"x\rwarning: log in at evil.example\xe2\x80\xa8\x85\r\ny"
 
 
-def test_a_line_of_a_box_with_line_breaks_inside_stays_a_single_line() -> None:
+def test_line_breaks_sent_by_a_box_within_a_value_leave_a_single_line() -> None:
     pieces = [b"news\t" + FORGED.partition(b"\n")[0] + b"\n", b""]
     stream: Any = SimpleNamespace(read=lambda _: pieces.pop(0))
     facts = {"same": {"a\rb": "c\rd"}, "packages": ["e\rf"], "addresses": [], "public": []}
@@ -546,7 +546,7 @@ def test_an_impossible_time_of_a_run_is_read_as_zero(seconds: object) -> None:
 
 
 @pytest.mark.parametrize("text", ["x command=aWQ=", "x beside", "../x", "a;b", "x\u00a0y", "*", ""])
-def test_a_runs_hostile_session_or_gpus_add_no_word_to_the_next_boxs_command(text: str) -> None:
+def test_a_hostile_session_or_gpu_list_of_a_run_adds_no_word_to_run_resume(text: str) -> None:
     """`run --resume` and `guard --resume` take session and GPUs of a run to another box."""
     said = {"run": "x-1/train-1", "state": "died", "session": text, "gpus": text}
     told = parse_run(BoxDocument(said))
@@ -561,7 +561,7 @@ def test_a_runs_hostile_session_or_gpus_add_no_word_to_the_next_boxs_command(tex
 
 
 @pytest.mark.parametrize("count", ["9" * 5000, "9" * 4000, "\u0661"])
-def test_the_error_about_results_that_would_be_overwritten_names_no_impossible_count(
+def test_a_nonsense_count_sent_by_a_box_is_left_out_of_the_error_on_overwritten_results(
     count: str,
 ) -> None:
     said = results_in_the_way([f"a-1 1 {count} large", f"a-2 {count} 1 large"], "box", "box")

@@ -58,7 +58,7 @@ def test_a_run_line_says_when_the_run_started_or_ended_and_how_long_it_ran() -> 
     assert "finished  ended 1 min 05 s ago, ran 7 min 15 s" in lines[1]
 
 
-def test_a_run_made_nothing_only_if_it_succeeded_at_once_without_log_or_result() -> None:
+def test_a_run_is_said_to_have_made_nothing_only_if_it_ended_at_once_without_output() -> None:
     over = {"state": "finished", "rc": 0, "begun": NOW - 90, "over": NOW - 89, "log_bytes": 0}
     assert run("train-1", **over).made_nothing(0)
     assert not run("train-1", **over).made_nothing(1)
@@ -94,7 +94,7 @@ def test_a_queued_run_says_what_it_waits_for_and_counts_its_time_from_its_start(
     assert [begun.seconds(NOW - late) for late in (0, 20, 30)] == [20, 0, 0]  # clocks go back
 
 
-def test_a_queued_run_says_what_frees_it_if_the_run_before_it_died() -> None:
+def test_status_says_how_a_queued_run_goes_on_after_the_run_before_it_died() -> None:
     queued = run("train-8", state="queued", queue="after train-7", attended=True)
     for state, other, freed in (
         ("died", "k-1", True), ("running", "k-1", False), ("died", "k-2", False),
@@ -148,7 +148,7 @@ def test_the_gpus_of_a_run_are_those_that_its_processes_use() -> None:
     ("gpus", "others", "seen"),
     [("1", True, [1]), ("GPU-1", True, [1]), ("", False, [0, 1]), ("", True, []), ("7", False, [])],
 )
-def test_where_gpu_processes_are_invisible_a_run_is_shown_with_its_assigned_gpus(
+def test_status_shows_the_assigned_gpus_of_a_run_where_gpu_processes_are_invisible(
     gpus: str, others: bool, seen: list[int]
 ) -> None:
     mine = run("train-1", gpus=gpus)
@@ -198,7 +198,7 @@ def test_senseless_gpu_values_from_a_box_are_dropped() -> None:
         (3, "interrupted container 99000 99010", "its container, or machine, was stopped, after"),
     ],
 )
-def test_an_interrupted_run_says_who_took_its_box_and_how_to_resume(
+def test_status_of_an_interrupted_run_says_who_took_the_box_and_how_to_resume(
     rc: int, ended: str, says: str
 ) -> None:
     over = run("train-2", state="finished", rc=rc, ended=ended, begun=NOW - 500, over=NOW - 65)
@@ -251,7 +251,7 @@ def test_status_lists_this_repositorys_runs_first_and_counts_ended_ones_of_other
     assert (shown.split()[0], rest) == ("k-2/train-3", f"  {counted}")
 
 
-def test_a_live_run_known_only_from_home_says_how_old_its_state_is() -> None:
+def test_status_of_an_unreachable_live_run_says_how_old_it_is() -> None:
     told = RunFromHome(run("train-1", log_bytes=0), "k-1", NOW - 60, 3600.0)
     (line,) = run_lines([told], NOW)
     assert "running, as of 1 min 00 s ago  started 1 min 30 s ago  $30.00  cccccccccccc" in line

@@ -19,7 +19,7 @@ def box(*names: str) -> KnownBox:
     return KnownBox("gpu", "gpu", secrets=names)
 
 
-def test_each_line_of_a_private_key_is_redacted_by_itself() -> None:
+def test_each_single_line_of_a_private_key_is_redacted_in_text() -> None:
     redactor = redactor_of([box("KEY")], environment={"KEY": PEM})
     for line in PEM.splitlines()[1:-1]:
         assert redactor.text(f"> {line} <") == "> [KEY hidden] <"
@@ -37,7 +37,7 @@ def test_a_stream_that_stops_within_a_private_key_shows_no_line_of_it() -> None:
     assert b"Ab3/" not in shown + stream.flush()
 
 
-def test_short_lines_of_a_secret_are_not_redacted_from_a_log() -> None:
+def test_lines_of_a_secret_that_are_too_short_are_not_redacted_from_a_log() -> None:
     redactor = redactor_of(
         [box("DOC")], environment={"DOC": '{\n"a": 1,\n"private": "s3cr3t-value"\n}'}
     )

@@ -42,7 +42,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("text", READ)
-def test_unambiguous_env_file_lines_are_read(text: str) -> None:
+def test_unambiguous_lines_of_an_env_file_are_read_as_secrets(text: str) -> None:
     assert read_dotenv(text, {"A", "B"}, ".env") == READ[text]
 
 
@@ -57,7 +57,7 @@ def test_env_file_lines_that_programs_read_differently_are_refused_by_line_numbe
     assert "two words" not in caught.value.text()
 
 
-def test_env_file_lines_of_names_not_asked_for_may_be_anything() -> None:
+def test_env_file_lines_of_names_that_are_no_secrets_are_not_checked() -> None:
     assert read_dotenv("X=${Y} it's\nX=2\nA=1", {"A"}, ".env") == {"A": "1"}
 
 
@@ -155,7 +155,7 @@ def test_a_secret_command_runs_on_this_machine_only_when_the_box_lacks_its_value
     ("command", "what"),
     [("exit 3", "ended with 3"), ("true", "printed nothing"), ("printf 'a\\0b'", "none has")],
 )
-def test_a_secret_command_that_gives_no_value_is_named(command: str, what: str) -> None:
+def test_a_secret_command_that_gives_no_usable_value_is_named(command: str, what: str) -> None:
     commands(f'A: "{command}"\n'.replace("\\", "\\\\"))
     (source,) = find_sources(["A"], None, {})
     with pytest.raises(UsageError, match=what) as caught:

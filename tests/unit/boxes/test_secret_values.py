@@ -33,7 +33,7 @@ def test_only_secrets_that_the_profile_names_are_taken() -> None:
 
 
 @given(st.dictionaries(NAMES, VALUES, max_size=5))
-def test_packed_secrets_unpack_to_the_same_values(values: dict[str, str]) -> None:
+def test_secrets_packed_for_a_box_unpack_to_the_same_values(values: dict[str, str]) -> None:
     parts = packed(values).decode().split("\0")
     assert parts.pop() == ""
     assert dict(part.partition("=")[::2] for part in parts) == values
@@ -48,7 +48,7 @@ def test_the_secrets_fingerprint_changes_with_any_value(values: dict[str, str], 
     assert fingerprint({**values, "ANOTHER_ONE": other}) != fingerprint(values)
 
 
-def test_the_secrets_fingerprint_is_keyed_by_a_private_key_of_this_machine() -> None:
+def test_the_fingerprint_of_secrets_depends_on_a_private_key_of_this_machine() -> None:
     before = fingerprint({"A": "guess"})
     assert fingerprint({"A": "guess"}) == before
     key = state_dir() / "secrets.key"
@@ -93,7 +93,7 @@ def test_a_secret_is_neither_in_the_script_nor_in_any_file_at_home(
     assert holding == []
 
 
-def test_a_missing_secret_stops_before_anything_is_rendered(
+def test_setup_with_a_missing_secret_stops_before_it_renders_a_script(
     user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     user.repository(boxstrap__yaml="version: 1\nsecrets: [RIG_SECRET]\n")

@@ -33,7 +33,7 @@ ALL = [HERS, NEW, OLD]
         (THEIRS, "train-2", False, [NEW]),
     ],
 )
-def test_select_runs_takes_the_own_repositorys_runs_unless_a_name_or_every_run_is_given(
+def test_commands_select_runs_of_the_current_repository_unless_a_name_or_all_is_given(
     own: str, name: str | None, every: bool, found: list[Run]
 ) -> None:
     assert select_runs(ALL, own, name, every=every) == found

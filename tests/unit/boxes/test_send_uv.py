@@ -40,7 +40,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.slow
-def test_uvs_wheel_is_fetched_once_and_replaces_damaged_and_older_copies(index: Path) -> None:
+def test_the_uv_wheel_is_downloaded_once_and_replaces_damaged_copies_here(index: Path) -> None:
     wheel = (index / NAME).read_bytes()
     kept = cache_dir() / "uv" / NAME
     kept.parent.mkdir(parents=True)
@@ -53,7 +53,7 @@ def test_uvs_wheel_is_fetched_once_and_replaces_damaged_and_older_copies(index: 
 
 
 @pytest.mark.slow
-def test_a_wheel_of_uv_with_a_wrong_hash_is_refused_and_not_kept(index: Path) -> None:
+def test_a_uv_wheel_with_a_wrong_hash_is_refused_and_not_cached(index: Path) -> None:
     with zipfile.ZipFile(index / NAME, "a") as archive:
         archive.writestr("more", "")
     with pytest.raises(BoxstrapError, match=f"does not give uv {VERSION} either: "):

@@ -25,7 +25,7 @@ TO = "s3://results/mine/train-1-20261122-084500-a1b2c3"
         ),
     ],
 )
-def test_each_state_of_a_bucket_upload_is_shown_as_its_own_sentence(note: str, says: str) -> None:
+def test_each_state_of_an_upload_to_a_bucket_has_its_own_sentence(note: str, says: str) -> None:
     uploaded = parse_uploaded(note)
     assert uploaded
     assert uploaded.sentence() == says
@@ -45,7 +45,7 @@ def test_each_state_of_a_bucket_upload_is_shown_as_its_own_sentence(note: str, s
         f"whole 2 5 0 - s3://{'x' * 500}",
     ],
 )
-def test_a_malformed_upload_note_of_a_box_is_read_as_none(note: str) -> None:
+def test_a_malformed_upload_state_sent_by_a_box_is_not_shown(note: str) -> None:
     assert parse_uploaded(note) is None
 
 
@@ -59,5 +59,5 @@ def test_a_malformed_upload_note_of_a_box_is_read_as_none(note: str) -> None:
         ("", None),
     ],
 )
-def test_a_nodes_rank_note_is_read_only_if_it_can_be_true(note: str, node: NodeOf | None) -> None:
+def test_a_nodes_rank_is_read_from_a_box_only_if_possible(note: str, node: NodeOf | None) -> None:
     assert parse_node(note) == node

@@ -207,7 +207,7 @@ def test_colours_in_the_verdict_table_mark_only_outcomes() -> None:
     assert re.sub("\x1b\\[[0-9]+m", "", seen) == text
 
 
-def test_advice_that_a_box_sends_with_its_verdict_is_replaced_by_the_profiles() -> None:
+def test_advice_in_a_verdict_comes_from_the_profile_and_never_from_the_box() -> None:
     ours = Advice(return_box="Destroy it.", shm="Ask for more.")
     theirs = {"advice": ["Send the host your keys."]}
     assert advised(read(**theirs), ours).advice == ()

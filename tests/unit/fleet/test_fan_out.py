@@ -18,7 +18,7 @@ from bootstrap.fleet.fan_out import Outcome, fan_out, raise_for_failures
 HOSTS = ["a", "b", "c", "d"]
 
 
-def test_fan_out_returns_outcomes_in_host_order_and_a_failed_host_stops_no_other() -> None:
+def test_a_command_for_several_boxes_goes_on_when_one_fails_and_keeps_host_order() -> None:
     ended: list[str] = []
 
     def work(host: str) -> str:
@@ -32,7 +32,7 @@ def test_fan_out_returns_outcomes_in_host_order_and_a_failed_host_stops_no_other
     assert sorted(ended) == HOSTS
 
 
-def test_fan_out_works_on_at_most_the_given_number_of_hosts_at_the_same_time() -> None:
+def test_a_command_for_several_boxes_works_on_a_limited_number_at_once() -> None:
     together = threading.Barrier(3, timeout=10)
     most, now, lock = 0, 0, threading.Lock()
 
@@ -49,7 +49,7 @@ def test_fan_out_works_on_at_most_the_given_number_of_hosts_at_the_same_time() -
     assert most == 3
 
 
-def test_an_unexpected_exception_for_a_host_is_raised_after_all_other_hosts_ended() -> None:
+def test_an_internal_error_for_one_box_is_raised_after_all_other_boxes_ended() -> None:
     ended: list[str] = []
 
     def work(host: str) -> None:
@@ -81,5 +81,5 @@ def test_the_exit_code_for_several_boxes_is_the_one_all_failures_share_else_7(
     assert exit_code(failed.value) == code
 
 
-def test_outcomes_of_several_boxes_without_a_failure_raise_nothing() -> None:
+def test_a_command_for_several_boxes_without_a_failure_exits_with_0() -> None:
     raise_for_failures([Outcome[None]("a")])

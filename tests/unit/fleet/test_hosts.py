@@ -22,7 +22,7 @@ def group(text: str) -> None:
     file.write_text(text)
 
 
-def test_boxes_given_by_address_command_or_name_are_chosen_once_in_the_given_order() -> None:
+def test_hosts_named_twice_or_in_two_ways_mean_each_box_once_in_the_given_order() -> None:
     named = ["gpu-2", "root@198.51.100.1:22", "root@203.0.113.2:22", "gpu-2"]
     assert hosts.choose(named) == ["gpu-2", "root@198.51.100.1:22"]
     for known, new in (

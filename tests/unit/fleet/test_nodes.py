@@ -39,7 +39,7 @@ def test_nodes_with_the_same_facts_have_no_differences() -> None:
     assert differences({name: node() for name in NAMES}) == []
 
 
-def test_a_difference_between_nodes_names_the_node_and_the_others_value() -> None:
+def test_a_difference_between_nodes_is_named_with_the_value_of_the_others() -> None:
     odd = node(packages=("torch-2.5.1", "numpy-2"), torch="2.5.1")
     facts = {name: node() for name in NAMES} | {"gpu-3": odd}
     assert differences(facts) == [
@@ -77,7 +77,7 @@ def test_nodes_use_the_fastest_address_that_all_other_nodes_reach() -> None:
     assert found.slow(NAMES[:3]) == ""
 
 
-def test_addresses_that_a_node_did_not_announce_itself_are_ignored() -> None:
+def test_nodes_use_no_address_that_its_own_node_did_not_announce() -> None:
     links = all_reach(3)
     for own in (0, 1):  # all who are asked say it
         links[own][2]["203.0.113.7"] = links[own][2]["10.9.9.9"] = Way(0.0, 0.1, 99999.0)
@@ -87,7 +87,7 @@ def test_addresses_that_a_node_did_not_announce_itself_are_ignored() -> None:
     assert found.addresses == ["10.0.0.0", "10.0.0.1", "10.0.0.2"]
 
 
-def test_a_node_much_slower_in_both_directions_is_warned_of() -> None:
+def test_a_node_whose_network_is_much_slower_in_both_directions_gets_a_warning() -> None:
     links = all_reach(3)
     links[2] = {to: {f"10.0.0.{to}": SLOW} for to in (0, 1)}
     assert judge(NAMES[:3], links).slow(NAMES[:3]) == ""  # only in one direction
@@ -166,7 +166,7 @@ def test_a_nodes_facts_lose_escape_codes_and_an_absurd_gpu_count_is_capped() -> 
         ("python train.py --num_nodes 700", ""),
     ],
 )
-def test_a_launcher_option_for_another_number_of_nodes_is_detected(command: str, said: str) -> None:
+def test_a_torchrun_option_for_a_wrong_number_of_nodes_is_detected(command: str, said: str) -> None:
     assert wrong_number(command, 2) == said
 
 
@@ -193,7 +193,7 @@ def test_a_failing_node_ends_the_other_nodes_with_the_same_error_type() -> None:
         assert raised[host].text() == "not started: b failed, and all begin or none."
 
 
-def test_a_return_verdict_of_a_node_fails_the_other_nodes_as_a_failed_step() -> None:
+def test_a_node_with_verdict_return_ends_the_setup_of_the_other_nodes_as_failed() -> None:
     meeting = Meeting(["a", "b"])
     with pytest.raises(ReturnBoxError), meeting.attended_by("a"):
         raise ReturnBoxError("return it.")

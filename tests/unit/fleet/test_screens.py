@@ -35,7 +35,7 @@ def ended(screens: object, **kinds: object) -> None:
     screens.ended("b", UnreachableError("no answer.", where="b", hint="Look."), 3, 2.0)  # type: ignore[attr-defined]
 
 
-def test_output_of_several_boxes_has_the_box_in_front_and_ends_with_a_table(
+def test_output_of_several_boxes_names_the_box_in_each_line_and_ends_with_a_table(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     screens = make_box_screens(HOSTS, make_screen(), as_json=False, brief=False)
@@ -116,7 +116,7 @@ def test_the_table_of_boxes_says_whether_a_run_finished_failed_or_was_stopped(
     assert f"s  {said}\n" in capsys.readouterr().out
 
 
-def test_on_a_terminal_each_box_has_a_live_row_unless_output_streams(
+def test_a_command_for_several_boxes_shows_a_live_row_each_unless_it_prints_logs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     err, out = WideTerminal(), io.StringIO()
@@ -142,7 +142,7 @@ def test_on_a_terminal_each_box_has_a_live_row_unless_output_streams(
     assert "b      3" in out.getvalue()
 
 
-def test_after_an_interrupt_a_boxs_late_output_is_lost(capsys: pytest.CaptureFixture[str]) -> None:
+def test_late_output_of_a_box_after_ctrl_c_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
     screens = make_box_screens(HOSTS, make_screen(), as_json=False, brief=True)
     screens.leave()
     screens.of("gpu-1").say("late")

@@ -88,7 +88,7 @@ command: ["${env}", "${interpreter}", "${program}", "${args}"]
         ('[bash, -c, "go ${on} ${off} ${opt.lr}"]', "bash -c 'go 'True' 'false' '1e-3"),
     ],
 )  # fmt: skip
-def test_each_wandb_argument_form_fills_the_parameters_into_the_command(
+def test_each_wandb_argument_form_puts_sweep_parameters_into_the_command(
     tmp_path: Path, command: str, filled: str
 ) -> None:
     (cell,) = sweep_of(tmp_path, f"command: {command}\n{OF_WANDB}").cells
@@ -106,7 +106,7 @@ def test_sweep_cells_are_read_from_a_yaml_list_or_from_lines_of_commands(tmp_pat
     assert len({cell.key for cell in lines.cells}) == 3  # a line that is there twice runs twice
 
 
-def test_a_sweep_cells_key_stays_when_the_grid_is_reordered_or_extended(tmp_path: Path) -> None:
+def test_a_sweep_cell_keeps_its_key_when_the_grid_is_reordered_or_grows(tmp_path: Path) -> None:
     keys = {cell.key for cell in sweep_of(tmp_path, GRID).cells}
     more = sweep_of(tmp_path, "parameters:\n  seed: [2, 1, 0, 3]\n  lr: [3e-4, 1e-3]\n")
     assert keys < {cell.key for cell in more.cells}
@@ -136,7 +136,7 @@ def test_a_sweep_cells_key_stays_when_the_grid_is_reordered_or_extended(tmp_path
         (f'command: [bash, -c, "python t.py ${{args}}"]\n{OF_WANDB}', "is one argument"),
     ],
 )
-def test_a_sweep_that_is_invalid_or_hands_its_parameters_to_no_command_is_refused_with_reason(
+def test_a_sweep_file_that_is_invalid_or_gives_parameters_to_no_command_is_refused_with_reason(
     tmp_path: Path, text: str, said: str
 ) -> None:
     with pytest.raises(UsageError, match=said):
@@ -168,7 +168,7 @@ def test_only_sweep_cells_without_a_finished_or_live_run_are_queued_again(tmp_pa
     assert dealt.failed == 1
 
 
-def test_an_unreachable_box_keeps_the_sweep_cells_it_was_given(tmp_path: Path) -> None:
+def test_sweep_cells_given_to_an_unreachable_box_are_not_given_to_others(tmp_path: Path) -> None:
     sweep = sweep_of(tmp_path, GRID)
     first, second, *_ = (cell.key for cell in sweep.cells)
     ledger = Ledger(boxes={first: "gone", second: "gone"})
@@ -181,7 +181,7 @@ def test_an_unreachable_box_keeps_the_sweep_cells_it_was_given(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("state", ["done", "live", "stalled", "unknown"])
-def test_a_boxs_word_on_a_cell_dealt_to_another_box_is_ignored(tmp_path: Path, state: str) -> None:
+def test_a_box_can_not_report_the_sweep_cell_of_another_box(tmp_path: Path, state: str) -> None:
     sweep = sweep_of(tmp_path, GRID)
     first = sweep.cells[0].key
     runs = [CellRun(first, "a", "x", "failed"), CellRun(first, "b", "x", state)]
@@ -208,7 +208,7 @@ def test_a_sweep_report_ignores_figures_of_a_box_that_was_not_given_the_cell(
     assert [one.box for one in results] == ["a", "", "", "", "", ""]
 
 
-def test_a_cell_dealt_to_another_box_is_waited_for_on_that_box_only(
+def test_wait_awaits_a_sweep_cell_only_on_the_box_that_was_given_the_cell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sweep = sweep_of(tmp_path, "a\nb\n", "lr.txt")
@@ -247,12 +247,12 @@ def test_a_run_of_a_sweep_cell_is_shown_with_its_parameters(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("text", ["x" * 5000, "../x", "s\n", "a\0b"])
-def test_a_sweep_argument_neither_file_nor_sweep_is_refused(tmp_path: Path, text: str) -> None:
+def test_report_refuses_a_sweep_that_is_neither_file_nor_name(tmp_path: Path, text: str) -> None:
     with pytest.raises(UsageError, match="there is no file"):
         sweep_report.find_sweep(BoxOptions(repo=tmp_path), text)
 
 
-def test_a_sweep_counts_as_queued_what_its_boxes_took_and_says_how_many_they_did_not() -> None:
+def test_run_sweep_says_how_many_cells_the_boxes_queued_and_how_many_not() -> None:
     sweep: Any = SimpleNamespace(name="lr", cells=[1, 2, 3])
     dealt: Any = SimpleNamespace(done=[1], live=[], failed=0, given=[2, 3], held=[])
     view: Any = SimpleNamespace(unreached={})

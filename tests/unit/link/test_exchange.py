@@ -58,7 +58,7 @@ def shell(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize("foreign", ["ünïcødé 日本", "Q  q\t "])
-def test_any_script_passes_through_any_login_shell_byte_for_byte(shell: str, foreign: str) -> None:
+def test_any_script_reaches_a_box_intact_through_any_login_shell(shell: str, foreign: str) -> None:
     wire = LocalWire(shell)
     script, expected = (text.replace("ünïcødé 日本", foreign) for text in (TRICKY, EXPECTED))
     answer = run_script_checked(
@@ -69,7 +69,7 @@ def test_any_script_passes_through_any_login_shell_byte_for_byte(shell: str, for
     assert answer.errors == b"oops\n"
 
 
-def test_a_script_of_50_kb_passes_through_any_login_shell(shell: str) -> None:
+def test_a_script_of_50_kb_reaches_a_box_through_any_login_shell(shell: str) -> None:
     lines = "".join(f"n=$((n + {number}))\n" for number in range(4000))
     assert len(lines) > 50_000
     assert run_script(LocalWire(shell), f"n=0\n{lines}echo $n") == b"7998000\n"
@@ -78,12 +78,12 @@ def test_a_script_of_50_kb_passes_through_any_login_shell(shell: str) -> None:
 @pytest.mark.slow
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=80))
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_any_text_printed_by_a_box_comes_back_byte_for_byte(text: str) -> None:
+def test_any_text_printed_on_a_box_arrives_here_byte_for_byte(text: str) -> None:
     quoted = "'" + text.replace("'", "'\\''") + "'"
     assert run_script(LocalWire(), f"printf %s {quoted}") == text.encode()
 
 
-def test_a_script_becomes_a_command_of_one_line_without_exclamation_marks_and_backslashes() -> None:
+def test_a_script_is_sent_to_a_box_as_one_line_that_every_login_shell_reads_alike() -> None:
     command = shell_command("echo 'a\nb!' \\")
     assert "\n" not in command
     begin, program, name, others, text, end = command.split("'")
@@ -101,7 +101,7 @@ def test_a_script_becomes_a_command_of_one_line_without_exclamation_marks_and_ba
 @pytest.mark.slow
 @pytest.mark.parametrize("login", ["/bin/sh", "bash"])
 @pytest.mark.parametrize("of", ["/bin/sh", "bash --norc"])
-def test_shell_settings_of_the_environment_do_not_change_a_sent_script(
+def test_shell_settings_of_the_box_do_not_change_what_a_sent_script_does(
     login: str, of: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     noise = tmp_path / "noise"
@@ -122,14 +122,14 @@ def test_shell_settings_of_the_environment_do_not_change_a_sent_script(
     assert not {line.partition("=")[0] for line in said.splitlines()} & {*SHELL_SETTINGS}
 
 
-def test_a_doors_script_unsets_the_same_shell_settings_as_a_sent_script() -> None:
+def test_a_door_unsets_the_same_shell_settings_as_a_script_sent_by_ssh() -> None:
     found = functions("lib", "base", ("reset_shell",))
     assert {*re.findall(r"\b[A-Z_]{3,}\b(?![=:])", found)} - {"LC_ALL", "LANGUAGE", "TMPDIR"} == {
         *SHELL_SETTINGS
     }
 
 
-def test_a_sent_script_may_fail_exit_or_exec_and_its_exit_code_comes_back() -> None:
+def test_the_exit_code_of_a_script_sent_to_a_box_is_returned() -> None:
     wire = LocalWire()
     assert run_script_checked(wire, "false").code == 1
     assert run_script_checked(wire, "echo a; exit 3; echo b") == run_script_checked(
@@ -138,13 +138,13 @@ def test_a_sent_script_may_fail_exit_or_exec_and_its_exit_code_comes_back() -> N
     assert run_script_checked(wire, "printf '\\0\\377 no newline'").output == b"\0\xff no newline"
 
 
-def test_a_background_process_that_holds_the_output_open_is_not_waited_for() -> None:
+def test_a_script_on_a_box_ends_though_a_background_process_of_it_lives_on() -> None:
     begun = time.monotonic()
     assert run_script(LocalWire(), "sleep 600 & echo done") == b"done\n"
     assert time.monotonic() - begun < 60
 
 
-def test_megabytes_of_input_and_output_pass_at_the_same_time() -> None:
+def test_a_script_on_a_box_takes_and_gives_megabytes_at_once() -> None:
     data = os.urandom(3 << 20)
     assert run_script(LocalWire(), "cat", stdin=data) == data
     assert run_script(LocalWire(), "echo early", stdin=data) == b"early\n"
@@ -154,7 +154,7 @@ def force(*, then: str) -> list[str]:
     return [f"ForceCommand {then}"]
 
 
-def test_noise_printed_by_rc_files_does_not_reach_a_scripts_output(
+def test_noise_printed_by_login_files_of_a_box_is_not_in_a_scripts_output(
     ssh_user: SshUser, start_server: Callable[..., Sshd]
 ) -> None:
     noisy = 'echo "WELCOME  to your pod"; echo noise >&2; eval "$SSH_ORIGINAL_COMMAND"'
@@ -174,7 +174,7 @@ def test_noise_printed_by_rc_files_does_not_reach_a_scripts_output(
         ("exit 0", "printed nothing", "rc files"),
     ],
 )
-def test_without_an_answer_the_error_shows_what_the_box_printed_with_a_hint(
+def test_the_error_for_a_missing_answer_of_a_box_shows_what_the_box_printed(
     ssh_user: SshUser, start_server: Callable[..., Sshd], then: str, printed: str, hint: str
 ) -> None:
     server = start_server("box", ssh_user.key, options=force(then=then))
@@ -186,7 +186,7 @@ def test_without_an_answer_the_error_shows_what_the_box_printed_with_a_hint(
     assert "\x1b" not in caught.value.text()
 
 
-def test_an_answer_cut_short_raises_no_answer(ssh_user: SshUser, server: Sshd) -> None:
+def test_a_script_that_dies_halfway_is_an_error(ssh_user: SshUser, server: Sshd) -> None:
     with pytest.raises(NoAnswer):
         run_script(LocalWire(), "echo half; kill -9 -$$")
 
@@ -196,7 +196,7 @@ def wires(ssh_user: SshUser) -> list[Wire]:
 
 
 @pytest.mark.slow
-def test_a_script_beyond_its_timeout_raises_no_answer(ssh_user: SshUser, server: Sshd) -> None:
+def test_a_script_on_a_box_ends_at_its_timeout(ssh_user: SshUser, server: Sshd) -> None:
     for wire in wires(ssh_user):
         with pytest.raises(NoAnswer, match=r"within 1.5 s") as caught:
             run_script(wire, "echo working; sleep 600", timeout=1.5)
@@ -204,7 +204,7 @@ def test_a_script_beyond_its_timeout_raises_no_answer(ssh_user: SshUser, server:
         assert run_script(wire, "echo again", timeout=PATIENCE_S) == b"again\n"
 
 
-def test_endless_output_of_a_box_is_cut_off(ssh_user: SshUser, server: Sshd) -> None:
+def test_endless_output_of_a_box_is_an_error(ssh_user: SshUser, server: Sshd) -> None:
     for wire in wires(ssh_user):
         with pytest.raises(NoAnswer, match=f"{LIMIT >> 20} MiB"):
             run_script(wire, "yes")
@@ -227,7 +227,7 @@ def test_forty_megabytes_of_errors_do_not_stall_a_script_and_only_the_last_4_kib
         assert answer.errors.endswith(b"last words\n")
 
 
-def test_a_server_that_runs_no_commands_is_reported_as_interactive_only(
+def test_a_box_whose_ssh_server_runs_no_commands_is_reported_as_interactive(
     ssh_user: SshUser, start_server: Callable[..., Sshd]
 ) -> None:
     server = start_server("box", ssh_user.key, options=["MaxSessions 0"])
@@ -237,7 +237,7 @@ def test_a_server_that_runs_no_commands_is_reported_as_interactive_only(
     assert "interactive only" in caught.value.hint
 
 
-def test_a_local_command_starts_at_home_and_detached_children_survive(tmp_path: Path) -> None:
+def test_a_command_on_host_local_starts_in_the_home_folder(tmp_path: Path) -> None:
     wire = LocalWire()
     assert run_script(wire, "pwd").decode().strip() == str(Path.home())
     begun, mark = tmp_path / "begun", tmp_path / "mark"

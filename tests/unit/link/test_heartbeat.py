@@ -46,12 +46,12 @@ def seconds_until_lost(action: Callable[[], object]) -> float:
     return time.monotonic() - begun
 
 
-def test_a_link_is_probed_after_4_seconds_and_dead_after_12_seconds_of_silence() -> None:
+def test_a_silent_link_to_a_box_is_tested_after_4_seconds_and_given_up_after_12() -> None:
     assert ssh.ASK_AFTER == 4.0
     assert ssh.DEAD_AFTER == 12.0
 
 
-def test_a_cut_link_ends_a_read_within_12_seconds(ssh_user: SshUser, relay: Relay) -> None:
+def test_a_read_from_a_box_ends_12_seconds_after_a_cut(ssh_user: SshUser, relay: Relay) -> None:
     """This test uses the real timeouts; the others shorten them."""
     wire = through(ssh_user, relay)
     stream = wire.start("echo first; sleep 600")
@@ -86,7 +86,7 @@ def alive(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("hurry")
-def test_a_cut_link_ends_a_blocked_write_within_seconds(ssh_user: SshUser, relay: Relay) -> None:
+def test_a_blocked_write_to_a_box_ends_soon_after_a_cut(ssh_user: SshUser, relay: Relay) -> None:
     wire = through(ssh_user, relay)
     stream = wire.start("cat >/dev/null")
     piece = bytes(1 << 20)
@@ -132,7 +132,7 @@ def test_a_stopped_sshd_is_noticed_as_a_lost_link(ssh_user: SshUser, server: Ssh
         os.kill(pid, signal.SIGCONT)
 
 
-def test_a_closed_connection_is_noticed_before_a_heartbeat(ssh_user: SshUser, server: Sshd) -> None:
+def test_a_closed_connection_to_a_box_is_noticed_at_once(ssh_user: SshUser, server: Sshd) -> None:
     wire = ssh_user.login("box")
     stream = wire.start("echo $PPID; sleep 600")
     os.kill(int(stream.read(100)), signal.SIGKILL)
@@ -197,7 +197,7 @@ def test_a_slow_reader_of_much_output_keeps_its_link(
 
 
 @pytest.mark.usefixtures("alive")
-def test_a_link_survives_ten_minutes_in_which_this_program_was_stopped(
+def test_a_link_to_a_box_survives_that_boxstrap_was_stopped_for_ten_minutes(
     ssh_user: SshUser, server: Sshd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After Ctrl-Z and fg: the silence in between was not the box's."""

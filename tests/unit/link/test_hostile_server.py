@@ -95,7 +95,7 @@ def host(port: int) -> str:
         "ignore me",
     ],
 )
-def test_a_server_that_floods_before_the_login_is_unreachable_within_bounds(
+def test_a_box_that_floods_before_the_login_is_soon_reported_as_unreachable(
     begin: bytes,
     piece: bytes,
     at_most: int,
@@ -267,7 +267,7 @@ def test_a_command_that_a_server_never_begins_times_out_as_unreachable(
         assert isinstance(caught.value, UnreachableError)
 
 
-def test_giving_up_on_a_command_over_a_lost_link_raises_no_error_in_a_thread(
+def test_a_command_given_up_while_its_link_is_lost_raises_no_error_in_a_thread(
     rude, ssh_user: SshUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The connection is lost just before the timer's thread closes the channel."""
@@ -296,7 +296,7 @@ def test_giving_up_on_a_command_over_a_lost_link_raises_no_error_in_a_thread(
     assert not loud
 
 
-def test_a_link_lost_while_a_read_is_acknowledged_raises_link_lost(
+def test_a_link_lost_while_output_of_the_box_is_read_is_reported_as_lost(
     rude, ssh_user: SshUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     port, channels = rude()
@@ -316,7 +316,7 @@ def test_a_link_lost_while_a_read_is_acknowledged_raises_link_lost(
 
 
 @pytest.mark.parametrize("kind", ["send", "send_stderr", "both"])
-def test_a_server_that_sends_more_than_the_window_loses_its_link(
+def test_a_box_that_sends_more_than_the_ssh_window_allows_loses_its_link(
     kind: str, rude, ssh_user: SshUser, faults: Faults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Data that nobody reads yet must not fill this machine's memory, be it output or errors."""
@@ -350,7 +350,7 @@ def test_a_server_that_sends_more_than_the_window_loses_its_link(
         ("ciphers", "3des-cbc", "aes128-gcm@openssh.com"),
     ],
 )
-def test_weak_digests_and_ciphers_alone_get_no_login_from_a_hostile_server(
+def test_a_hostile_server_that_offers_only_weak_digests_or_ciphers_is_refused(
     option: str,
     weak: str,
     strong: str,
@@ -389,7 +389,7 @@ DOWNGRADES: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize("offer", DOWNGRADES)
-def test_weak_algorithms_alone_get_no_login_on_a_real_openssh_server(
+def test_a_real_openssh_server_with_only_weak_algorithms_is_refused(
     offer: str, ssh_user: SshUser, start_server: Callable[..., Sshd]
 ) -> None:
     option, kind = DOWNGRADES[offer]

@@ -77,7 +77,7 @@ def test_the_real_ssh_finds_the_pin_in_a_folder_with_blanks_and_percent_signs(
     subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
 
 
-def test_the_real_ssh_takes_the_logins_jump_host_and_ignores_extras_of_the_ssh_config(
+def test_the_real_ssh_uses_the_jump_host_of_the_login_and_no_commands_of_the_ssh_config(
     ssh_user: SshUser, start_server: Callable[..., Sshd], tmp_path: Path
 ) -> None:
     """Through a pasted jump host; what the user's config adds to a login there disturbs nothing."""
@@ -102,7 +102,7 @@ def test_the_real_ssh_takes_the_logins_jump_host_and_ignores_extras_of_the_ssh_c
     assert not (tmp_path / "local").exists()
 
 
-def test_the_real_ssh_joins_no_control_socket_that_boxstrap_did_not_make(
+def test_the_real_ssh_uses_no_control_socket_that_boxstrap_did_not_create(
     ssh_user: SshUser, start_server: Callable[..., Sshd], tmp_path: Path
 ) -> None:
     """The user's config shares connections, and one is open to the box that was there before.
@@ -130,7 +130,7 @@ def test_the_real_ssh_joins_no_control_socket_that_boxstrap_did_not_make(
 
 
 @pytest.mark.parametrize("kind", ["rsa", "ecdsa", "ed25519"])
-def test_a_pinned_host_key_of_any_kind_is_requested_at_the_next_login(
+def test_the_next_login_asks_a_box_for_the_pinned_kind_of_host_key(
     ssh_user: SshUser, start_server: Callable[..., Sshd], kind: str
 ) -> None:
     server = start_server("box", ssh_user.key, host_key_types=(kind,))
@@ -161,7 +161,7 @@ def test_a_changed_host_key_exits_with_4_before_any_login(ssh_user: SshUser, ser
     assert [key.fingerprint for key in read_pins(ssh_user.box("box"))] == [old]
 
 
-def test_a_login_alone_records_the_box_beside_its_pin(ssh_user: SshUser, server: Sshd) -> None:
+def test_a_login_saves_the_pin_and_record_of_the_box(ssh_user: SshUser, server: Sshd) -> None:
     """Whatever happens after the login, the next one must find the pin again."""
     ssh_user.reach("box").close()
     box = registry.box_by_name("box")
@@ -223,7 +223,7 @@ def test_a_known_box_that_lost_its_record_or_pin_is_refused_until_new_box_is_giv
         ssh_user.box("box", name="box", new_box=True)
 
 
-def test_two_first_contacts_at_once_agree_on_one_box(ssh_user: SshUser, server: Sshd) -> None:
+def test_two_first_logins_at_once_make_one_known_box(ssh_user: SshUser, server: Sshd) -> None:
     first, second = ssh_user.box("box"), ssh_user.box("box")
     ssh_user.reach("box", box=first).close()
     ssh_user.reach("box", box=second).close()
@@ -332,7 +332,7 @@ def test_a_key_in_the_users_known_hosts_is_pinned_silently(ssh_user: SshUser, se
     assert ssh_user.box("box").known_hosts.exists()
 
 
-def test_the_kind_of_host_key_in_the_users_known_hosts_is_requested(
+def test_a_login_asks_for_the_kind_of_host_key_in_the_users_known_hosts(
     ssh_user: SshUser, start_server: Callable[..., Sshd]
 ) -> None:
     """A box has several host keys; the one that is known must not look like a contradiction."""

@@ -451,7 +451,7 @@ def test_a_login_refused_because_of_too_many_logins_at_once_is_tried_again(
     assert "too many logins at a time (MaxStartups). Trying again in 1 s." in warned[0]
 
 
-def test_commands_on_a_box_with_one_command_per_login_use_further_logins(
+def test_several_commands_work_on_a_box_that_allows_one_per_login(
     ssh_user: SshUser, start_server: Callable[..., Sshd]
 ) -> None:
     server = start_server("box", ssh_user.key, options=["MaxSessions 1"])
@@ -488,7 +488,7 @@ def test_each_cause_of_an_unreachable_box_has_its_own_message(ssh_user: SshUser)
             one.close()
 
 
-def test_a_dialed_but_unused_connection_leaves_no_open_fd(ssh_user: SshUser, server: Sshd) -> None:
+def test_a_login_that_is_not_needed_leaves_no_open_file(ssh_user: SshUser, server: Sshd) -> None:
     from bootstrap.link.dial import dial
 
     dialing = dial(ssh_user.endpoint("box"))

@@ -77,7 +77,7 @@ def test_a_yes_or_no_question_repeats_until_answered(typed: tuple[str, ...], ans
     ("typed", "answer"),
     [(("2",), "b"), (("",), "a"), (("9", "b", "2"), "b"), (("0", ""), "a"), (("\x04",), "a")],
 )
-def test_a_prompt_takes_the_choice_of_the_typed_number_and_else_the_first_one(
+def test_a_question_with_choices_takes_the_typed_number_and_else_the_first_choice(
     typed: tuple[str, ...], answer: str
 ) -> None:
     shown, printed = on_a_terminal("print(Prompt(print).choose('Which?', ['a', 'b']))", *typed)
@@ -114,7 +114,7 @@ def test_no_question_is_asked_where_all_output_is_captured(asks: str) -> None:
     assert printed.strip() in ("False", "a", "None")
 
 
-def test_say_passes_a_text_to_the_given_function() -> None:
+def test_a_prompt_prints_a_text_by_the_given_function() -> None:
     said: list[str] = []
     Prompt(said.append).say("hello")
     assert said == ["hello"]

@@ -28,7 +28,7 @@ def screen(said: io.StringIO) -> Screen:
     return make_screen(stream=said, out=io.StringIO())
 
 
-def test_the_ssh_alias_of_a_box_is_announced_once(
+def test_setup_announces_the_ssh_alias_of_a_box_once(
     place: ConfigPlace, make_box: MakeBox, screen: Screen, said: io.StringIO
 ) -> None:
     box = make_box("my-box")
@@ -39,7 +39,7 @@ def test_the_ssh_alias_of_a_box_is_announced_once(
     assert len(said.getvalue()) == length
 
 
-def test_this_machine_as_a_box_gets_no_ssh_alias(
+def test_host_local_gets_no_ssh_alias(
     place: ConfigPlace, make_box: MakeBox, screen: Screen
 ) -> None:
     make_box("my-box")
@@ -65,7 +65,7 @@ def test_a_later_setup_writes_no_ssh_config_entry_once_the_user_removed_it_or_sw
     assert not place.config.exists()
 
 
-def test_a_problem_with_the_ssh_config_is_warned_of_once_and_fails_nothing(
+def test_a_read_only_ssh_config_gives_one_warning_and_fails_no_setup(
     place: ConfigPlace,
     make_box: MakeBox,
     screen: Screen,

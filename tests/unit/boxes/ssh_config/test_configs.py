@@ -45,7 +45,7 @@ def test_adding_and_removing_entries_leaves_each_sample_ssh_config_byte_for_byte
     assert not remove_block(place)
 
 
-def test_an_ssh_config_that_did_not_exist_is_removed_with_the_last_entry(
+def test_an_ssh_config_that_boxstrap_created_is_deleted_with_its_last_entry(
     place: ConfigPlace, make_box: MakeBox
 ) -> None:
     make_box("my-box")
@@ -57,7 +57,7 @@ def test_an_ssh_config_that_did_not_exist_is_removed_with_the_last_entry(
     assert not place.config.exists()
 
 
-def test_lines_added_by_the_user_to_an_ssh_config_of_ours_stay(
+def test_removing_the_ssh_config_block_keeps_lines_added_by_the_user(
     place: ConfigPlace, make_box: MakeBox
 ) -> None:
     make_box("my-box")
@@ -92,7 +92,7 @@ def test_an_include_line_moved_to_where_it_has_no_effect_is_reported(
     assert kept.alias(box) == ""
 
 
-def test_a_byte_order_mark_stays_first_in_the_ssh_config() -> None:
+def test_adding_a_block_keeps_the_byte_order_mark_of_an_ssh_config_first() -> None:
     """Windows' ssh accepts one; the others refuse the whole file."""
     marked = b"\xef\xbb\xbf" + USUAL.replace(b"\n", b"\r\n")
     made = with_block(marked, "x")
@@ -101,7 +101,7 @@ def test_a_byte_order_mark_stays_first_in_the_ssh_config() -> None:
     assert without_block(made, "x") == marked
 
 
-def test_an_ssh_config_that_ssh_refuses_is_left_alone(
+def test_an_ssh_config_that_ssh_refuses_is_not_changed(
     place: ConfigPlace, make_box: MakeBox, tmp_path: Path
 ) -> None:
     place.config.parent.mkdir()

@@ -55,7 +55,7 @@ def test_an_ssh_config_entry_holds_host_port_user_key_and_host_key_of_its_box(
     assert "proxycommand" not in mine
 
 
-def test_an_ssh_config_entry_has_no_control_path_and_loses_an_earlier_one(
+def test_a_control_path_of_an_earlier_version_is_removed_from_ssh_config_entries(
     place: ConfigPlace, make_box: MakeBox
 ) -> None:
     """`ssh NAME` logs in as ssh does, whatever of boxstrap's is open to the box."""
@@ -85,7 +85,7 @@ def test_an_ssh_config_entry_keeps_the_jump_host_or_proxy_of_its_box(
     assert options(place.config, "my-box")[option] == value
 
 
-def test_a_box_met_by_a_bare_address_gets_an_alias_with_its_port(
+def test_a_box_known_by_a_bare_address_gets_an_ssh_alias_with_its_port(
     place: ConfigPlace, make_box: MakeBox
 ) -> None:
     """An entry for the address itself would apply to every other box there."""
@@ -144,7 +144,7 @@ def test_only_the_newest_of_several_boxes_at_one_address_has_an_ssh_config_entry
     assert {box.name for box in all_boxes()} == {"old", "other", "new"}
 
 
-def test_a_users_own_alias_of_a_box_gets_only_the_pinned_host_key_added(
+def test_a_users_own_ssh_alias_of_a_box_gains_only_the_pinned_host_key(
     place: ConfigPlace, make_box: MakeBox
 ) -> None:
     """If the box is reached by it, the pinned host key is added, and nothing else."""
@@ -161,7 +161,7 @@ def test_a_users_own_alias_of_a_box_gets_only_the_pinned_host_key_added(
     assert now == plain
 
 
-def test_a_second_box_behind_a_users_alias_gets_its_own_name_too(
+def test_a_second_box_behind_a_users_ssh_alias_also_gets_an_alias_of_its_own(
     place: ConfigPlace, make_box: MakeBox
 ) -> None:
     """--new-box: `ssh gpu` accepts both keys; the new box also has its own name."""
@@ -177,7 +177,7 @@ def test_a_second_box_behind_a_users_alias_gets_its_own_name_too(
 
 
 @pytest.mark.slow
-def test_a_box_whose_name_is_another_host_in_the_users_ssh_config_gets_no_entry(
+def test_a_box_with_the_name_of_another_host_in_the_users_ssh_config_gets_no_entry(
     place: ConfigPlace, make_box: MakeBox
 ) -> None:
     place.config.parent.mkdir()
@@ -230,7 +230,7 @@ def test_a_box_without_a_pinned_host_key_and_this_machine_get_no_ssh_config_entr
 
 
 @pytest.mark.slow
-def test_a_box_whose_key_path_can_not_be_quoted_gets_no_entry_and_says_why(
+def test_a_box_whose_key_path_can_not_be_quoted_gets_no_ssh_entry_and_a_reason(
     place: ConfigPlace, make_box: MakeBox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     key = tmp_path / 'a "key"'
@@ -246,7 +246,7 @@ def test_a_box_whose_key_path_can_not_be_quoted_gets_no_entry_and_says_why(
 
 
 @pytest.mark.slow
-def test_a_host_that_the_user_knows_is_never_taken_over_by_a_box_of_that_name(
+def test_an_ssh_entry_is_never_taken_over_from_a_host_the_user_knows_by_a_box_of_that_name(
     place: ConfigPlace, make_box: MakeBox
 ) -> None:
     """Else `git push`, or a script of theirs, would log in to a rented box."""

@@ -49,7 +49,7 @@ def test_an_ssh_config_that_is_a_symlink_stays_a_symlink(
 
 
 @pytest.mark.parametrize("mode", [0o400, 0o444])
-def test_a_read_only_ssh_config_is_left_alone(
+def test_a_read_only_ssh_config_is_not_changed(
     place: ConfigPlace, make_box: MakeBox, mode: int
 ) -> None:
     given(place)
@@ -67,7 +67,7 @@ def test_a_read_only_ssh_config_is_left_alone(
         remove_block(place)
 
 
-def test_an_ssh_config_that_is_no_plain_small_file_is_left_alone(
+def test_an_ssh_config_that_is_a_folder_hard_linked_or_huge_is_not_changed(
     place: ConfigPlace, make_box: MakeBox, tmp_path: Path
 ) -> None:
     make_box("my-box")
@@ -103,7 +103,7 @@ def test_the_owner_of_the_ssh_config_and_the_mode_of_its_folder_are_kept(
     assert place.config.parent.stat().st_mode & 0o7777 == 0o755
 
 
-def test_an_ssh_config_changed_by_somebody_else_meanwhile_is_not_overwritten(
+def test_an_ssh_config_saved_by_an_editor_meanwhile_is_not_overwritten(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "config"
@@ -161,7 +161,7 @@ def test_ssh_config_entries_work_with_blanks_and_odd_letters_in_their_folders(
     assert mine["userknownhostsfile"] == str(box.known_hosts)
 
 
-def test_the_ssh_config_is_found_in_the_account_home_or_by_its_variable(
+def test_the_ssh_config_is_searched_in_the_account_home_unless_a_variable_names_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)

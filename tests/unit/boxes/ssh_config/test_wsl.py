@@ -42,7 +42,7 @@ def _program(path: Path, text: str) -> None:
     path.chmod(0o755)
 
 
-def test_wsl_is_recognized_by_kernel_version_or_variable(tmp_path: Path) -> None:
+def test_wsl_is_recognized_by_kernel_version_or_wsl_variable(tmp_path: Path) -> None:
     version = tmp_path / "version"
     version.write_text("Linux version 5.15.153.1-microsoft-standard-WSL2 (root@x)")
     assert is_wsl({}, version)
@@ -56,7 +56,7 @@ def test_the_ssh_folder_of_the_windows_user_is_found_from_wsl(windows: Windows) 
     assert find_windows() == windows
 
 
-def test_without_windows_programs_on_the_path_the_windows_folder_is_not_found(
+def test_finding_the_windows_ssh_folder_fails_when_path_has_no_windows_program(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
@@ -64,7 +64,7 @@ def test_without_windows_programs_on_the_path_the_windows_folder_is_not_found(
         find_windows()
 
 
-def test_a_failed_write_of_windows_ssh_entries_says_so_and_leaves_what_was_there(
+def test_a_failed_write_of_windows_ssh_entries_raises_an_error_and_keeps_the_old_files(
     windows: Windows, make_box: MakeBox
 ) -> None:
     box = make_box("my-box")
@@ -83,7 +83,7 @@ def test_a_failed_write_of_windows_ssh_entries_says_so_and_leaves_what_was_there
     assert {path: path.read_bytes() for path in windows.ours.iterdir()} == before
 
 
-def test_a_box_name_that_the_windows_user_has_in_other_capitals_gets_no_entry(
+def test_a_box_name_in_the_windows_ssh_config_in_other_capitals_gets_no_entry(
     windows: Windows, make_box: MakeBox
 ) -> None:
     windows.folder.mkdir()
