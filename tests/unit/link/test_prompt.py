@@ -107,7 +107,7 @@ def test_without_a_terminal_no_question_is_asked_and_the_answer_is_no() -> None:
 @pytest.mark.parametrize(
     "asks", ["confirm('?')", "choose('?', ['a', 'b'])", "ask('?', bool, 'it')", "secret('?')"]
 )
-def test_no_question_is_asked_where_all_output_is_captured(asks: str) -> None:
+def test_no_question_is_asked_on_a_terminal_nobody_sees(asks: str) -> None:
     """As by an agent: it has the terminal of whoever started it, and would wait forever."""
     shown, printed = on_a_terminal(f"print(Prompt(print).{asks})", unseen=True)
     assert not shown

@@ -72,7 +72,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> RefusingWorld:
 LOST = LinkLost("root@box:22")
 
 
-def test_a_link_that_comes_back_at_once_reconnects_without_a_pause(world: RefusingWorld) -> None:
+def test_a_lost_link_to_a_box_is_first_reconnected_without_a_pause(world: RefusingWorld) -> None:
     link = world.link()
     link.reconnect(LOST)
     assert (world.pauses, world.told) == ([], ["lost 0", "back"])
@@ -80,7 +80,7 @@ def test_a_link_that_comes_back_at_once_reconnects_without_a_pause(world: Refusi
     assert world.wires[0].closed == 1
 
 
-def test_a_first_login_that_breaks_off_is_retried_unlike_a_refusal(world: RefusingWorld) -> None:
+def test_a_first_login_cut_by_the_box_is_retried_unlike_a_refusal(world: RefusingWorld) -> None:
     broken = LoginBroken("it hung up.")
     world.errors = [broken, broken]
     link = world.link()
@@ -93,7 +93,7 @@ def test_a_first_login_that_breaks_off_is_retried_unlike_a_refusal(world: Refusi
         world.link()
 
 
-def test_a_question_to_the_box_is_repeated_on_the_reconnected_wire(world: RefusingWorld) -> None:
+def test_a_query_to_a_box_is_repeated_after_the_link_came_back(world: RefusingWorld) -> None:
     link = world.link()
     asked: list[Wire] = []
 
@@ -108,7 +108,7 @@ def test_a_question_to_the_box_is_repeated_on_the_reconnected_wire(world: Refusi
     assert len(world.wires) == 3
 
 
-def test_reconnecting_pauses_grow_to_a_maximum_and_stay_there(world: RefusingWorld) -> None:
+def test_pauses_between_reconnections_grow_to_a_maximum(world: RefusingWorld) -> None:
     link = world.link()
     world.errors = [UnreachableError("no")] * 9
     link.reconnect(LOST)
@@ -117,7 +117,7 @@ def test_reconnecting_pauses_grow_to_a_maximum_and_stay_there(world: RefusingWor
     assert world.told.count("back") == 1
 
 
-def test_reconnecting_gives_up_after_its_patience_with_the_last_error(world: RefusingWorld) -> None:
+def test_reconnecting_to_a_box_gives_up_at_last_with_its_last_error(world: RefusingWorld) -> None:
     link = world.link(patience_s=60)
     world.errors = [UnreachableError("no route")] * 3 + [UnreachableError("no answer")] * 1000
     with pytest.raises(UnreachableError, match="no answer"):
@@ -125,7 +125,7 @@ def test_reconnecting_gives_up_after_its_patience_with_the_last_error(world: Ref
     assert 60 < sum(world.pauses) <= 60 + 2 * PAUSES_S[-1]
 
 
-def test_each_reason_why_a_link_can_not_be_made_is_printed_once(world: RefusingWorld) -> None:
+def test_each_reason_why_reconnecting_fails_is_printed_once(world: RefusingWorld) -> None:
     link = world.link()
     world.errors = [UnreachableError("no route")] * 5 + [LoginRefused("no key fits")] * 3
     link.reconnect(LOST)
@@ -136,7 +136,7 @@ def test_each_reason_why_a_link_can_not_be_made_is_printed_once(world: RefusingW
     ]
 
 
-def test_reconnecting_to_a_box_that_refuses_the_login_gives_up_early(world: RefusingWorld) -> None:
+def test_reconnecting_gives_up_early_on_a_box_that_refuses_the_login(world: RefusingWorld) -> None:
     link = world.link()
     world.errors = [LoginRefused("no key fits")] * 1000
     with pytest.raises(LoginRefused):
@@ -144,7 +144,7 @@ def test_reconnecting_to_a_box_that_refuses_the_login_gives_up_early(world: Refu
     assert REFUSED_PATIENCE_S < sum(world.pauses) <= REFUSED_PATIENCE_S + 2 * PAUSES_S[-1]
 
 
-def test_reconnecting_goes_on_until_a_refusing_box_accepts_the_key(world: RefusingWorld) -> None:
+def test_reconnecting_continues_until_a_box_accepts_the_key(world: RefusingWorld) -> None:
     link = world.link()
     world.errors = [LoginRefused("no key fits")] * 7
     link.reconnect(LOST)
@@ -159,7 +159,7 @@ def test_a_changed_host_key_ends_reconnecting_at_once(world: RefusingWorld) -> N
     assert world.pauses == []
 
 
-def test_actions_on_reconnect_are_run_after_each_reconnect(world: RefusingWorld) -> None:
+def test_actions_set_for_reconnecting_run_each_time(world: RefusingWorld) -> None:
     link = world.link()
     done: list[int] = []
     link.on_reconnect.append(lambda: done.append(len(done)))
@@ -168,7 +168,7 @@ def test_actions_on_reconnect_are_run_after_each_reconnect(world: RefusingWorld)
     assert done == [0, 1]
 
 
-def test_a_link_lost_during_an_action_on_reconnect_is_made_again(world: RefusingWorld) -> None:
+def test_a_link_lost_again_just_after_reconnecting_is_reconnected(world: RefusingWorld) -> None:
     link = world.link()
     broken = [LinkLost("root@box:22")]
 
@@ -182,7 +182,7 @@ def test_a_link_lost_during_an_action_on_reconnect_is_made_again(world: Refusing
     assert world.told[-1] == "back"
 
 
-def test_backoff_pauses_start_again_when_new_events_came(world: RefusingWorld) -> None:
+def test_pauses_of_reconnecting_start_short_again_after_events(world: RefusingWorld) -> None:
     backoff = Backoff()
     for news in (1, 1, 1, 1, 2, 2):
         backoff.lost(LinkLost("the link broke"), news)

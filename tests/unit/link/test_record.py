@@ -108,7 +108,7 @@ def rewritten(file: Path) -> dict[str, object]:
     return values
 
 
-def test_a_record_of_a_box_is_written_back_as_read() -> None:
+def test_the_record_of_a_known_box_is_written_back_as_read() -> None:
     written = rewritten(write("gpu", WRITTEN))
     assert registry.box_by_name("gpu") == READ
     assert isinstance(written["extra"], dict)
@@ -149,7 +149,7 @@ def test_commands_of_two_repositories_at_once_both_keep_what_they_recorded() -> 
     assert registry.box_by_name("gpu") == KnownBox("gpu", "elsewhere", created=9.0)
 
 
-def test_a_long_command_saves_its_own_edits_of_a_record_and_keeps_those_of_others() -> None:
+def test_a_long_command_saves_its_edits_of_a_box_record_and_keeps_those_of_others() -> None:
     """As `sync --watch` does, which saves the record after each save of a file."""
     terms = {"seconds": 60.0, "set": 5.0, "extended": 0.0, "held": "no-key"}
     record.save_box(dataclasses.replace(READ, lease=terms))
@@ -271,7 +271,7 @@ def test_a_setup_continues_with_a_warning_when_a_newer_boxstrap_wrote_the_record
     assert "update boxstrap" in said[0]
 
 
-def test_a_record_that_another_command_retired_is_not_created_again(
+def test_the_record_of_a_box_that_another_command_forgot_is_not_created_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     said: list[str] = []

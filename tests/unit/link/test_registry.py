@@ -43,7 +43,7 @@ def test_a_new_box_is_named_by_its_alias_or_its_address_and_port(
     assert get_or_create(text, hostname, port).name == name
 
 
-def test_a_saved_box_is_found_by_host_and_its_files_are_private() -> None:
+def test_a_known_box_is_found_by_its_host_and_its_record_is_private() -> None:
     box = dataclasses.replace(get_or_create("root@1.2.3.4:22"), profile="vast", provider="vast")
     assert registry.find_known(parse_host("root@1.2.3.4:22")) is None
     record.save_box(box)
@@ -57,7 +57,7 @@ def test_a_saved_box_is_found_by_host_and_its_files_are_private() -> None:
     assert [path.name for path in box.folder.iterdir()] == ["box.json"]
 
 
-def test_a_known_boxs_name_is_looked_up_as_its_host() -> None:
+def test_the_name_of_a_known_box_leads_to_its_host() -> None:
     record.save_box(get_or_create("ssh -p 22 root@1.2.3.4", name="mine"))
     target, box = registry.lookup("mine")
     assert box is not None
@@ -73,7 +73,7 @@ def test_a_known_box_met_again_keeps_its_name_profile_and_key() -> None:
     assert again.host_text == "ssh root@1.2.3.4 -p 22"
 
 
-def test_further_new_boxes_at_an_address_get_numbered_names_and_the_newest_is_meant() -> None:
+def test_new_boxes_at_a_known_address_get_numbered_names_and_the_address_means_the_newest() -> None:
     for number in range(3):
         box = get_or_create("root@1.2.3.4:22", new_box=number > 0)
         record.save_box(dataclasses.replace(box, created=float(number)))
@@ -124,7 +124,7 @@ def test_a_new_name_renames_the_known_box_and_its_former_name_still_finds_the_bo
     assert registry.lookup("nina")[1] == only
 
 
-def test_a_name_between_the_first_and_todays_is_answered_with_todays() -> None:
+def test_an_earlier_name_of_a_renamed_box_suggests_its_present_name() -> None:
     for name in ("gpu", "nina", "third"):
         record.save_box(get_or_create("root@10.1.2.3:22", name=name))
     (only,) = record.all_boxes()
@@ -191,7 +191,7 @@ def test_a_box_name_that_is_a_path_or_invalid_is_refused() -> None:
         assert registry.box_by_name(name) is None
 
 
-def test_a_box_dated_in_the_future_does_not_count_as_newer_than_a_new_box() -> None:
+def test_a_box_record_dated_in_the_future_is_not_newer_than_a_new_box() -> None:
     old = get_or_create("root@1.2.3.4:22")
     record.save_box(dataclasses.replace(old, created=old.created + 10**9))
     new = get_or_create("root@1.2.3.4:22", new_box=True)
@@ -200,7 +200,7 @@ def test_a_box_dated_in_the_future_does_not_count_as_newer_than_a_new_box() -> N
 
 
 @pytest.mark.parametrize(("text", "hostname"), [("gpu", "10.1.2.3"), ("1.2.3.4", "")])
-def test_a_host_means_its_newest_box_even_if_an_older_box_has_that_name(
+def test_an_address_means_its_newest_box_even_if_an_older_box_is_named_so(
     text: str, hostname: str
 ) -> None:
     record.save_box(get_or_create(text, hostname))
@@ -250,7 +250,7 @@ def test_a_malformed_record_is_ignored_and_listed_as_unreadable(text: str) -> No
     assert [lost.name for lost in record.unreadable_record()] == ["gpu"]
 
 
-def test_boxes_behind_a_shared_address_are_told_apart_by_user() -> None:
+def test_boxes_at_a_shared_address_are_distinguished_by_user() -> None:
     def met(text: str, user: str) -> KnownBox:
         endpoint = Endpoint("ssh.hf.jobs", "ssh.hf.jobs", user, 22)
         return registry.get_or_create(parse_host(text), endpoint)
@@ -273,7 +273,7 @@ def test_boxes_behind_a_shared_address_are_told_apart_by_user() -> None:
     assert registry.get_or_create(parse_host("me@1.2.3.4"), me).name == "1.2.3.4-22"
 
 
-def test_a_box_of_another_clone_is_refused_with_that_clones_folder() -> None:
+def test_a_command_without_host_names_the_clone_that_the_only_box_belongs_to() -> None:
     there = (record.BoxRepository("homework-aaaaaaaa", place="/w/homework"),)
     box = get_or_create("root@1.2.3.4:22")
     record.save_box(dataclasses.replace(box, repositories=there))
@@ -282,7 +282,7 @@ def test_a_box_of_another_clone_is_refused_with_that_clones_folder() -> None:
     assert "of homework (/w/homework)" in caught.value.what
 
 
-def test_the_end_of_a_rental_is_announced_within_its_last_hour() -> None:
+def test_the_end_of_a_rented_box_is_announced_in_its_last_hour() -> None:
     box = get_or_create("root@1.2.3.4:22")
     assert box.end_words(1e12) == ""
     box = dataclasses.replace(box, ends=10_000.0)
@@ -305,7 +305,7 @@ def test_a_hostile_address_from_a_providers_account_is_refused_as_no_address(
         registry.ask_account(parse_host("vast:7"))
 
 
-def test_the_librarys_status_of_a_repository_with_several_boxes_says_which_there_are(
+def test_library_status_of_a_repository_with_several_boxes_raises_an_error_that_lists_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)

@@ -41,7 +41,7 @@ def test_the_profiles_user_is_taken_only_if_no_other_is_named(ssh_user: SshUser)
     assert ssh_user.endpoint("gpu", user="ubuntu").user == "configured"
 
 
-def test_jump_hosts_become_a_proxy_command_of_the_real_ssh(ssh_user: SshUser) -> None:
+def test_jump_hosts_of_a_box_are_reached_by_the_real_ssh(ssh_user: SshUser) -> None:
     ssh_user.write("Host inner\n HostName 10.0.0.9\n ProxyJump first,me@second:44")
     command = ssh_user.endpoint("inner").proxy_command
     assert command == (
@@ -50,7 +50,7 @@ def test_jump_hosts_become_a_proxy_command_of_the_real_ssh(ssh_user: SshUser) ->
     assert "ssh://jump" in str(ssh_user.endpoint("ssh -J jump 10.0.0.9").proxy_command)
 
 
-def test_tokens_of_a_proxy_command_are_expanded_and_none_means_no_proxy(ssh_user: SshUser) -> None:
+def test_proxy_command_tokens_of_the_ssh_config_are_expanded(ssh_user: SshUser) -> None:
     ssh_user.write("Host gpu\n HostName 10.0.0.9\n User me\n ProxyCommand way %h %p %r %n 100%%")
     assert ssh_user.endpoint("gpu").proxy_command == "way 10.0.0.9 22 me gpu 100%"
     ssh_user.write("Host gpu\n ProxyCommand none")
@@ -74,7 +74,7 @@ def test_identity_files_of_the_ssh_config_are_expanded_and_missing_files_dropped
     assert endpoint.identities_only
 
 
-def test_a_chosen_identity_comes_from_option_or_command_and_must_exist(ssh_user: SshUser) -> None:
+def test_the_identity_of_an_option_or_ssh_command_must_be_a_file(ssh_user: SshUser) -> None:
     other = keygen(ssh_user.home / "other")
     assert ssh_user.endpoint("gpu", identity=str(other)).chosen_identity == other
     assert ssh_user.endpoint(f"ssh -i {other} gpu").chosen_identity == other
@@ -108,7 +108,7 @@ def test_a_public_key_as_identity_is_refused_naming_the_private_key(ssh_user: Ss
     assert f"Name the private one: {ssh_user.key}" in found.value.text()
 
 
-def test_host_key_alias_timeout_and_family_of_the_ssh_config_are_read(ssh_user: SshUser) -> None:
+def test_login_uses_host_key_alias_timeout_and_family_of_the_ssh_config(ssh_user: SshUser) -> None:
     ssh_user.write("Host gpu\n HostKeyAlias box\n ConnectTimeout 3\n AddressFamily inet6")
     endpoint = ssh_user.endpoint("gpu")
     assert endpoint.host_key_alias == "box"

@@ -95,7 +95,7 @@ def keeping(ssh_user: SshUser, monkeypatch: pytest.MonkeyPatch) -> Iterator[Keep
     shared._offered.clear()
 
 
-def test_later_commands_share_a_connection_without_login(
+def test_later_commands_use_the_shared_connection_without_a_login(
     keeping: KeepingUser, server: Sshd
 ) -> None:
     path = keeping.open()
@@ -118,7 +118,7 @@ def test_later_commands_share_a_connection_without_login(
     assert not box.wire.alive()
 
 
-def test_a_shared_connection_is_joined_only_for_the_same_user_place_key_and_pin(
+def test_a_shared_connection_is_used_only_for_the_same_user_address_key_and_pin(
     keeping: KeepingUser, server: Sshd, tmp_path: Path
 ) -> None:
     path = keeping.open()
@@ -144,7 +144,7 @@ def test_a_shared_connection_is_joined_only_for_the_same_user_place_key_and_pin(
 
 
 @pytest.mark.parametrize("how", ["host key", "revoked", "moves much", "off"])
-def test_a_command_that_must_log_in_itself_does_not_join_the_shared_connection(
+def test_a_command_that_has_to_check_the_box_itself_does_not_use_a_shared_connection(
     how: str, keeping: KeepingUser, server: Sshd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keeping.open()
@@ -224,7 +224,7 @@ def test_a_failed_shared_connection_is_not_retried_with_each_command(
     keeping.open()
 
 
-def test_three_offers_at_once_open_a_single_connection(keeping: KeepingUser, server: Sshd) -> None:
+def test_three_commands_at_once_open_one_shared_login(keeping: KeepingUser, server: Sshd) -> None:
     for _ in range(3):
         box = keeping.login()
         assert run_script(box.wire, "echo here") == b"here\n"
@@ -239,7 +239,7 @@ def test_three_offers_at_once_open_a_single_connection(keeping: KeepingUser, ser
     assert logins(server) == before + 1
 
 
-def test_a_crashed_shared_connections_socket_is_remade(keeping: KeepingUser, server: Sshd) -> None:
+def test_a_crashed_shared_connection_is_opened_again(keeping: KeepingUser, server: Sshd) -> None:
     path = keeping.open()
     os.kill(pid_of(path), signal.SIGKILL)
     wait_until(lambda: not mux.is_alive(str(path)))
@@ -291,7 +291,7 @@ def test_an_unresponsive_shared_connection_is_replaced_by_a_login_at_once(
         box._dialing.close()
 
 
-def test_a_shared_connection_to_a_slow_box_is_kept(
+def test_a_shared_connection_to_a_slow_box_is_not_replaced(
     keeping: KeepingUser, start_server: Callable[..., Sshd]
 ) -> None:
     """What goes over the connection of others, as their ssh, is not ended for that."""

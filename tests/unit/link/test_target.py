@@ -99,7 +99,7 @@ def test_a_host_with_shell_or_control_characters_is_refused_with_an_example() ->
 
 
 @given(st.text(max_size=40) | st.text("ssh -piJL@:[]a1.%/", max_size=40))
-def test_any_text_is_a_host_of_plain_characters_or_a_usage_error(text: str) -> None:
+def test_any_typed_host_has_plain_characters_or_is_a_usage_error(text: str) -> None:
     try:
         target = parse_host(text)
     except UsageError:
@@ -116,7 +116,7 @@ NAMES = st.text(string.ascii_letters + string.digits + "._-", min_size=1, max_si
 
 
 @given(NAMES, NAMES, st.integers(1, 65535))
-def test_every_way_of_typing_a_host_means_the_same(user: str, address: str, port: int) -> None:
+def test_each_way_of_typing_a_host_means_the_same_box(user: str, address: str, port: int) -> None:
     forms = [
         f"{user}@{address}:{port}",
         f"ssh://{user}@{address}:{port}",
@@ -145,7 +145,7 @@ def test_an_unquoted_ssh_command_is_answered_in_quoted_form(line: str, form: str
         parse_host(form.removeprefix("--host ").strip('"'))
 
 
-def test_a_pasted_port_forward_is_said_not_to_be_opened_except_by_tunnel(user: User) -> None:
+def test_a_port_forward_in_a_pasted_ssh_command_is_for_tunnel_alone(user: User) -> None:
     """Also if the box can't be reached: the message comes before the login."""
     paste = f"ssh -p 1 root@127.0.0.1 -L {FORWARD}"
     done = user.run("status", "--host", paste).must(3)

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 SIZE = 60_000_000
 
 
-def test_the_ssh_window_is_large_enough_for_a_far_box(ssh_user: SshUser, server: Sshd) -> None:
+def test_a_transfer_to_a_far_box_fills_a_large_ssh_window(ssh_user: SshUser, server: Sshd) -> None:
     """At a round trip of half a second, windows of 2 MiB would limit it to 4 MB/s."""
     relay = Relay(server.port, delay=0.25)
     ssh_user.write(f"Host far\n HostName 127.0.0.1\n Port {relay.port}")
@@ -35,7 +35,7 @@ def test_the_ssh_window_is_large_enough_for_a_far_box(ssh_user: SshUser, server:
     assert speed > 6 / slowness()
 
 
-def test_a_transfer_survives_a_server_that_renegotiates_keys_often(
+def test_a_transfer_succeeds_with_a_box_that_renegotiates_ssh_keys_often(
     ssh_user: SshUser, start_server: Callable[..., Sshd]
 ) -> None:
     server = start_server("box", ssh_user.key, options=["RekeyLimit 8M"])

@@ -111,7 +111,7 @@ def test_a_tunnel_listens_only_on_this_machines_loopback_addresses(opened: Opene
 
 
 @pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
-def test_a_tunnel_takes_a_free_port_where_the_wanted_is_taken(opened: Opened, family: int) -> None:
+def test_a_tunnel_uses_a_free_port_if_the_wanted_one_is_taken(opened: Opened, family: int) -> None:
     """Even if only one of the two addresses is taken: a browser might try that one first."""
     address = "127.0.0.1" if family == socket.AF_INET else "::1"
     with socket.create_server((address, 0), family=family) as taken:
@@ -165,7 +165,7 @@ def test_a_lost_link_resets_open_tunnel_connections_and_keeps_new_ones_waiting(
         peer.close()
 
 
-def test_tunnel_data_not_read_here_stays_on_the_box(server: Sshd, ssh_user: SshUser) -> None:
+def test_tunnel_data_nobody_reads_here_stays_on_the_box(server: Sshd, ssh_user: SshUser) -> None:
     sent = []
 
     def flood(peer: socket.socket) -> None:
@@ -184,7 +184,7 @@ def test_tunnel_data_not_read_here_stays_on_the_box(server: Sshd, ssh_user: SshU
         assert before < 24 * 2**20
 
 
-def test_a_box_whose_sshd_forbids_forwarding_is_recognised(
+def test_a_box_whose_sshd_forbids_port_forwarding_is_recognized(
     start_server: Callable[..., Sshd], ssh_user: SshUser
 ) -> None:
     server = start_server("box", ssh_user.key, options=["AllowTcpForwarding no"])
@@ -192,7 +192,7 @@ def test_a_box_whose_sshd_forbids_forwarding_is_recognised(
     assert not forwards(ssh_user.login("box"))
 
 
-def test_an_ordinary_box_is_recognised_as_forwarding(server: Sshd, ssh_user: SshUser) -> None:
+def test_a_box_that_allows_port_forwarding_is_recognized(server: Sshd, ssh_user: SshUser) -> None:
     assert forwards(ssh_user.login("box"))
     assert forwards(LocalWire())
 

@@ -29,7 +29,7 @@ STATED = {
 
 
 @pytest.mark.parametrize(("text", "range_"), STATED.values(), ids=STATED)
-def test_the_python_range_a_project_states_is_read(tmp_path: Path, text: str, range_: str) -> None:
+def test_the_python_range_of_a_project_file_is_read(tmp_path: Path, text: str, range_: str) -> None:
     name = "setup.py" if text.startswith("setup(") else "pyproject.toml"
     (tmp_path / ("setup.cfg" if text.startswith("[options]") else name)).write_text(text)
     assert accepted(str(tmp_path)) == range_
@@ -39,7 +39,7 @@ def test_the_python_range_a_project_states_is_read(tmp_path: Path, text: str, ra
 @pytest.mark.parametrize(
     ("profile", "asked"), [("", ">=3.8,<3.11,>=3.9"), ("3.10", "3.10")], ids=["none", "named"]
 )
-def test_the_installed_python_satisfies_all_projects_unless_the_profile_names_a_version(
+def test_setup_picks_a_python_that_all_local_projects_allow_unless_the_profile_names_one(
     tmp_path: Path, profile: str, asked: str
 ) -> None:
     trees = Trees(tmp_path)

@@ -59,6 +59,6 @@ def test_files_at_risk_are_grouped_by_their_highest_untracked_folder_and_quoted(
     assert told("a'\n\udcff1") == r"$'a\x27\x0a\xff1'"
 
 
-def test_an_error_of_git_is_raised_where_files_at_risk_are_looked_for(tmp_path: Path) -> None:
+def test_listing_files_that_down_would_lose_raises_gits_error(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="not a git repository"):
         Tree(BoxTree(str(tmp_path), "k", str(tmp_path))).made()

@@ -41,14 +41,14 @@ SITE = "lib/python3.11/site-packages"
         ("", []),
     ],
 )
-def test_imports_of_a_module_that_run_at_import_time_are_found_in_order(
+def test_compiling_ahead_finds_the_imports_of_a_module_in_the_order_they_run(
     source: str, found: list[tuple[str, ...]] | None
 ) -> None:
     wanted = found if found is not None else [(".", "a"), ("..b.c", "d", "f")]
     assert [*imports_of(source)] == [ImportStatement(each[0], each[1:]) for each in wanted]
 
 
-def test_imports_inside_a_training_scripts_functions_are_found_too() -> None:
+def test_compiling_ahead_finds_imports_inside_a_scripts_functions_too() -> None:
     source = "def main():\n  import a\n"
     assert [*imports_of(source, everywhere=True)] == [ImportStatement("a")]
 
@@ -102,7 +102,7 @@ def environment(tmp_path: Path) -> Path:
         ("python -c 'import own'", []),
     ],
 )
-def test_the_files_that_a_training_command_imports_are_found_in_order(
+def test_compiling_ahead_finds_the_files_a_training_command_imports(
     environment: Path, command: str, found: list[str]
 ) -> None:
     files = bytecode.modules_of(command, environment.parent / "tree", environment)
@@ -111,7 +111,7 @@ def test_the_files_that_a_training_command_imports_are_found_in_order(
     assert [name.removesuffix(".__init__") for name in names] == found
 
 
-def test_names_that_a_script_loads_lazily_are_found_by_their_module(environment: Path) -> None:
+def test_compiling_ahead_finds_modules_that_a_script_loads_lazily(environment: Path) -> None:
     walk = Walk([environment / SITE], environment)
     walk.script(environment.parent / "tree/tools/go.py")
     late = [Path(file).name for file in walk.order if "models" in file]
@@ -146,7 +146,7 @@ def compile_for(environment: Path, command: str, cores: int) -> list[str]:
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
-def test_modules_compile_last_import_first_and_not_at_all_on_one_core(environment: Path) -> None:
+def test_packages_are_compiled_last_import_first_and_not_on_one_core(environment: Path) -> None:
     assert compile_for(environment, "python train.py", cores=1) == []
     assert compile_for(environment, "python train.py", cores=2) == [
         *("own", "inner", "late", "base", "early", "__init__")
@@ -202,7 +202,7 @@ def test_bytecode_compiled_during_a_download_equals_that_of_an_import(
     assert not [*(environment.parent / "cache").rglob("*.pyc")]
 
 
-def test_only_modules_installed_as_they_were_read_get_bytecode(environment: Path) -> None:
+def test_only_modules_installed_as_compiled_ahead_get_bytecode(environment: Path) -> None:
     fetched = fetched_into(environment)
     half = fetch(environment, "half.py", "x = 1\n")
     cut = fetch(environment, "cut.py", "x = 'a\n")
@@ -219,7 +219,7 @@ def test_only_modules_installed_as_they_were_read_get_bytecode(environment: Path
     assert not compiled(environment / SITE / gone.name).exists()
 
 
-def test_bytecode_that_exists_stays_and_a_full_disk_leaves_none_partial(environment: Path) -> None:
+def test_compiling_ahead_keeps_existing_bytecode_and_no_partial_file(environment: Path) -> None:
     fetched = fetched_into(environment)
     files = [fetch(environment, f"m{n}.py", f"x = '{n}' * 99\n" * 99) for n in range(2)]
     assert [fetched.add(file) for file in files] == [True] * 2
@@ -236,7 +236,7 @@ def test_bytecode_that_exists_stays_and_a_full_disk_leaves_none_partial(environm
     assert [file.name for file in compiled(second).parent.iterdir()] == [compiled(first).name]
 
 
-def test_modules_that_the_real_uv_unpacks_are_found_and_compiled(environment: Path) -> None:
+def test_packages_unpacked_by_the_real_uv_are_compiled_ahead(environment: Path) -> None:
     folder = environment.parent
     wheel = folder / "thing-1.0-py3-none-any.whl"
     info = "thing-1.0.dist-info"
@@ -259,7 +259,7 @@ def test_modules_that_the_real_uv_unpacks_are_found_and_compiled(environment: Pa
     assert [*environment.glob("lib/python3*/site-packages/thing/__pycache__/__init__.*.pyc")]
 
 
-def test_compiling_ahead_ends_where_the_installer_is_gone_already(environment: Path) -> None:
+def test_compiling_ahead_ends_if_the_installer_has_ended_already(environment: Path) -> None:
     fetched = FetchedModules(environment.parent / "cache", environment / SITE)
     with pytest.raises(SystemExit):
         fetched.compile_until(environment / "installed", os.getpid(), list)

@@ -70,7 +70,7 @@ def box(tmp_path: Path) -> Beside:
     return Beside(tmp_path)
 
 
-def test_clean_removes_a_tree_that_holds_only_placed_files_caches_and_links(box: Beside) -> None:
+def test_clean_removes_a_tree_with_nothing_but_sent_files_caches_and_links(box: Beside) -> None:
     """Placed files, caches, boxstrap's environment and links to what is shared or was pushed don't
     count; what destroys the box counts no such link either."""
     pushed = [tree / "corpus/d.txt" for tree in (box.tree, box.placed.tree)]
@@ -184,7 +184,7 @@ HELD = {
 
 
 @pytest.mark.parametrize("make", HELD, ids=lambda make: make.__name__)
-def test_clean_keeps_a_tree_that_holds_something_and_says_what(
+def test_clean_keeps_a_tree_with_work_of_its_own_and_says_what(
     box: Beside, make: Callable[[Beside], None]
 ) -> None:
     make(box)

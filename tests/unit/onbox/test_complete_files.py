@@ -65,7 +65,7 @@ def test_a_result_file_is_complete_after_two_unchanged_seconds(looks: Looks) -> 
 
 
 @pytest.mark.slow
-def test_a_result_file_rewritten_all_the_time_is_taken_once_a_minute(looks: Looks) -> None:
+def test_a_result_file_rewritten_all_the_time_is_pulled_once_a_minute(looks: Looks) -> None:
     """Part of a checkpoint, or open to a writer at that look, it does not. Once its run is over it
     is only read ahead."""
     best, part = looks.tree / "out/best.pt", looks.tree / "out/checkpoint-5/model.pt"
@@ -85,7 +85,7 @@ def test_a_result_file_rewritten_all_the_time_is_taken_once_a_minute(looks: Look
     assert [seen(live=at < 29) for at in range(30)][-1] == ["closed", "closed"]
 
 
-def test_a_file_that_nobody_writes_after_the_run_ended_may_be_read_ahead(
+def test_a_result_that_no_process_writes_after_its_run_may_be_read_ahead(
     looks: Looks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("a", "b"):
@@ -100,7 +100,7 @@ def test_a_file_that_nobody_writes_after_the_run_ended_may_be_read_ahead(
 
 
 @pytest.mark.parametrize("reads_all", [False, True])
-def test_a_change_by_another_machine_on_a_shared_disk_is_seen_by_opening_the_file(
+def test_a_result_changed_by_another_machine_on_a_shared_disk_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads_all: bool
 ) -> None:
     """On a shared disk, stat of a path is cached for seconds; stat of an opened file is not. A
@@ -140,7 +140,7 @@ def test_a_file_that_a_process_has_open_for_writing_is_incomplete(looks: Looks) 
     assert looks.after(0) == {"out/log": "", "out/read": ""}
 
 
-def test_a_file_mapped_for_writing_is_held_though_it_is_closed(tmp_path: Path) -> None:
+def test_a_closed_file_that_is_mapped_for_writing_is_still_incomplete(tmp_path: Path) -> None:
     file, found = tmp_path / "a", {(0, 0)}
     file.write_bytes(bytes(4096))
     with file.open("r+b") as opened:
@@ -220,7 +220,7 @@ DEEP = "a/" * 900
     ],
     ids=["deep", "parts in parts", "pointers"],
 )
-def test_finding_checkpoints_looks_at_each_path_about_once(paths: list[str]) -> None:
+def test_finding_checkpoints_among_many_paths_is_fast(paths: list[str]) -> None:
     """A manifest of a box, or of a cloned repository, may list so many."""
     began = time.process_time()
     found = checkpoints(paths, live=True)
@@ -259,7 +259,7 @@ def test_a_checkpoint_with_fewer_files_than_earlier_ones_is_incomplete(
     assert all(whole for _, whole in checkpoints(there, live=True, stood=stood).values())
 
 
-def test_checkpoints_of_earlier_runs_say_which_files_belong_to_a_checkpoint() -> None:
+def test_a_checkpoint_is_complete_once_it_has_the_files_of_an_earlier_run() -> None:
     own, earlier = ["out/checkpoint-2/model"], OF_TWO[:3]
     assert checkpoints(own, live=True)[own[0]][1]
     assert not checkpoints(own, live=True, others=earlier)[own[0]][1]
@@ -280,7 +280,7 @@ def test_checkpoints_of_earlier_runs_say_which_files_belong_to_a_checkpoint() ->
         ("notes.txt", "global_step2", None),
     ],
 )
-def test_a_short_file_that_contains_a_checkpoints_name_points_to_it(
+def test_a_short_file_with_the_name_of_a_checkpoint_points_to_that_one(
     name: str, text: str, to: str | None
 ) -> None:
     paths = ["out/global_step2/a", "out/epoch=1.pt", f"out/{name}"]
@@ -342,7 +342,7 @@ def test_a_missing_shard_of_a_checkpoint_is_named(
     assert absent_parts(there) == lacks
 
 
-def test_symlinks_pipes_and_odd_names_among_results_are_reported_and_not_followed(
+def test_pull_reports_pipes_odd_names_and_symlinks_out_among_results_and_follows_none(
     looks: Looks, tmp_path: Path
 ) -> None:
     out = looks.tree / "out"

@@ -60,7 +60,7 @@ def test_a_conda_file_without_a_list_of_dependencies_is_refused(document: object
         ([], BoxChannels(), ["conda-forge"]),
     ],
 )
-def test_conda_channels_combine_the_files_and_the_boxs_settings(
+def test_conda_channels_are_those_of_the_file_and_of_the_boxs_settings(
     channels: list[str], box: BoxChannels, asked: list[str]
 ) -> None:
     file = parse_file({"channels": channels, "dependencies": ["numpy"]})
@@ -73,7 +73,7 @@ def test_a_conda_channel_that_only_a_package_names_is_searched_last() -> None:
     ]
 
 
-def test_later_conda_settings_and_variables_of_a_box_win_over_earlier_settings() -> None:
+def test_later_conda_settings_and_variables_on_a_box_override_earlier_ones() -> None:
     settings = [
         {"channels": ["a"], "channel_alias": "https://one/"},
         {"channels": ["b", "c"], "default_channels": ["d"], "custom_channels": {"e": "https://e"}},

@@ -71,7 +71,7 @@ def signer(served: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.slow
-def test_all_bucket_objects_come_and_no_signed_url_stays(signer: Signer, tmp_path: Path) -> None:
+def test_a_box_fetches_all_objects_and_keeps_no_signed_url(signer: Signer, tmp_path: Path) -> None:
     signer.fetch(("s3://corpus/many/", "data"), ("s3://corpus/large.bin", "model/"))
     found = {path.name: path.read_text() for path in (signer.places.tree / "data").iterdir()}
     assert found == {f"{number:04}.txt": str(number) for number in range(900, 1003)}
@@ -124,7 +124,7 @@ def test_a_download_ends_when_newly_signed_urls_are_refused_too(signer: Signer) 
 
 
 @pytest.mark.slow
-def test_a_bucket_download_without_anybody_to_sign_urls_fails_at_once(
+def test_a_bucket_download_fails_at_once_if_nobody_signs_its_urls(
     signer: Signer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CLIENT_SENDS", "")

@@ -67,7 +67,7 @@ def test_a_disk_that_fills_within_an_hour_is_reported_low_with_the_time_left(dis
     assert "full in about 55 min" in low.words()
 
 
-def test_a_burst_of_writes_is_not_reported_as_a_filling_disk(disk: Disk) -> None:
+def test_a_burst_of_writes_on_a_box_is_not_reported_as_a_filling_disk(disk: Disk) -> None:
     assert disk.after(10) is None
     assert disk.after(60, 40 * GB) is None  # data is unpacked
     assert disk.after(1740) is None
@@ -100,7 +100,7 @@ def test_a_low_disk_report_names_the_five_largest_new_files(disk: Disk) -> None:
     assert low.files == tuple((f"out/step-{step}.pt", (1 << 20) + step) for step in (6, 5, 4, 3, 2))
 
 
-def test_a_tree_that_is_gone_does_not_stop_the_disk_watch(disk: Disk) -> None:
+def test_the_disk_watch_continues_when_a_tree_is_deleted(disk: Disk) -> None:
     disk.tree.rmdir()
     assert disk.after(10) is None
 

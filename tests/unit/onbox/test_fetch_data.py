@@ -29,7 +29,7 @@ from tests.data_server import DataServer
 BLOCK = 32 * 1024 * 1024
 
 
-def test_data_may_lie_in_each_working_folder_of_a_box_whose_home_leads_to_the_first(
+def test_data_may_be_put_into_either_working_folder_that_shares_one_boxstrap_folder(
     tmp_path: Path,
 ) -> None:
     from bootstrap.onbox.data.items import Item, Places
@@ -164,7 +164,7 @@ def test_a_large_file_is_fetched_in_blocks_and_continues_after_cuts(
 
 
 @pytest.mark.parametrize("tags", [True, False])
-def test_blocks_of_an_earlier_other_file_are_not_mixed_into_a_download(
+def test_a_download_of_data_mixes_in_no_blocks_of_an_earlier_file(
     box: BoxHere, server: DataServer, monkeypatch: pytest.MonkeyPatch, *, tags: bool
 ):
     """Without a digest, equal sizes alone would allow a mix of two files."""
@@ -288,7 +288,7 @@ def test_blocks_fetched_before_a_kill_are_not_fetched_again(box: BoxHere, server
     assert server.sent <= BLOCK + 1
 
 
-def test_data_come_from_a_server_without_ranges_or_after_a_503(box: BoxHere, server: DataServer):
+def test_data_is_fetched_without_range_requests_or_after_a_503(box: BoxHere, server: DataServer):
     content = b"y" * (BLOCK + 5)
     item = {"from": server.url("l"), "to": "l", "sha256": server.add("l", content)}
     server.ranges = False
@@ -337,7 +337,7 @@ def test_a_servers_retry_after_is_waited_for_if_short_and_named_if_long(
 
 
 @pytest.mark.parametrize("status", [403, 404])
-def test_a_server_answering_403_or_404_is_asked_once(box: BoxHere, server: DataServer, status: int):
+def test_data_answered_by_403_or_404_is_asked_once(box: BoxHere, server: DataServer, status: int):
     server.status, server.status_left = status, 100
     item = {"from": server.url("x?sig=secret"), "to": "x"}
     said = box.refused("data-refused", item)
@@ -369,7 +369,7 @@ def addressed(box: BoxHere, *rows: dict[str, object]) -> None:
     (box.home / "data.addresses").write_text("\n".join(lines))
 
 
-def test_objects_of_signed_urls_are_stored_below_their_folder_and_bad_paths_refused(
+def test_bucket_objects_are_saved_in_the_folder_of_the_profile_and_bad_paths_refused(
     box: BoxHere, server: DataServer
 ):
     rows = [
@@ -397,7 +397,7 @@ def hub(server: DataServer) -> None:
         server.add(f"datasets/me/set/{path}", content)
 
 
-def test_a_hub_dataset_comes_by_revision_and_loses_deleted_files(box: BoxHere, server: DataServer):
+def test_a_hub_dataset_is_fetched_at_its_revision_without_deleted(box: BoxHere, server: DataServer):
     hub(server)
     item = {"from": "hf:datasets/me/set@v1", "to": "set", "exclude": [["^test/.*$", True]]}
     assert f"is commit {'5' * 40}" in box.fetched(item)
@@ -415,7 +415,7 @@ def test_a_hub_dataset_comes_by_revision_and_loses_deleted_files(box: BoxHere, s
     }
 
 
-def test_a_changed_data_address_refetches_its_file_and_keeps_others(
+def test_a_changed_data_address_in_the_profile_fetches_only_its_file_again(
     box: BoxHere, server: DataServer
 ):
     for name, content in (("a/x", b"1"), ("b/x", b"2"), ("b/y", b"3")):
@@ -433,7 +433,7 @@ def test_a_changed_data_address_refetches_its_file_and_keeps_others(
 
 
 @pytest.mark.parametrize("said", [b"[]", b"7", b'{"sha": 7}', b"<html>"])
-def test_an_answer_that_is_not_the_hubs_is_refused(box: BoxHere, server: DataServer, said: bytes):
+def test_a_malformed_hugging_face_answer_is_refused(box: BoxHere, server: DataServer, said: bytes):
     server.add("elsewhere", said)
     server.redirects["api/models/me/m/revision/v1"] = server.url("elsewhere")
     box.refused("data-refused", {"from": "hf:models/me/m@v1", "to": "m"})
@@ -508,7 +508,7 @@ def zipped(*members: tuple[str, bytes, int]) -> bytes:
     return out.getvalue()
 
 
-def test_archives_are_unpacked_and_replace_no_foreign_file(box: BoxHere, server: DataServer):
+def test_an_archive_of_data_is_unpacked_over_no_file_of_others(box: BoxHere, server: DataServer):
     whole = tar(
         (member("a", type=tarfile.DIRTYPE), b""),
         (member("a/run.sh", mode=0o6777), b"#!"),
@@ -530,7 +530,7 @@ def test_archives_are_unpacked_and_replace_no_foreign_file(box: BoxHere, server:
 
 
 @pytest.mark.parametrize("system", [0, 3])
-def test_backslashes_in_a_zip_separate_folders(box: BoxHere, server: DataServer, system: int):
+def test_a_zip_file_with_backslashes_has_folders(box: BoxHere, server: DataServer, system: int):
     """As unzip reads what Windows' own tools pack."""
     made = zipped(("train\\", b"", 0), ("train\\cat\\0.txt", b"0", 0), ("train/cat/1.txt", b"1", 0))
     made = made.replace(b"PK\1\2\x14\3", b"PK\1\2\x14" + bytes([system]))
@@ -588,7 +588,7 @@ def test_an_archive_of_an_unknown_format_is_refused_naming_the_format(
     assert words in said
 
 
-def test_a_download_without_a_name_gets_the_servers_name(box: BoxHere, server: DataServer):
+def test_data_without_a_file_name_is_named_as_the_server_says(box: BoxHere, server: DataServer):
     server.add("files/12345", b"x")
     server.odd["Content-Disposition"] = 'attachment; filename="..\\\\corpus one.csv"'
     box.fetched({"from": server.url("files/12345"), "to": "set/"})

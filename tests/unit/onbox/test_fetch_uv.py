@@ -108,7 +108,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     [(wheel(), 1), (wheel(zipfile.ZIP_STORED), 2), (wheel(seekable=False), 2)],
     ids=["as uv's", "stored", "without sizes"],
 )
-def test_uv_is_unpacked_from_a_wheel_of_any_layout(folder: Path, data: bytes, times: int) -> None:
+def test_uv_is_fetched_from_a_wheel_of_any_layout(folder: Path, data: bytes, times: int) -> None:
     fetched = Fetched(folder, data, None, hashlib.sha256(data).hexdigest())
     assert (fetched.rc, fetched.said, fetched.asked) == (0, "", times)
     assert fetched.there == {"uv": PROGRAM}
@@ -148,7 +148,7 @@ def test_a_cut_off_download_of_uv_is_a_network_error(folder: Path, cut: int) -> 
     [(None, b"", ""), (None, b"x", f"the SHA-256 of {WHEEL} is wrong\n"), (400, b"", "curl: (18)")],
     ids=["as uv's", "another one", "cut off"],
 )
-def test_uv_is_fetched_with_curl_alone_with_the_same_checks(
+def test_uv_is_fetched_by_curl_on_a_box_without_python_with_the_same_checks(
     folder: Path, cut: int | None, other: bytes, says: str
 ) -> None:
     """A cut-off download is a network error, not a wrong digest."""
@@ -174,7 +174,7 @@ def test_uv_is_fetched_with_curl_alone_with_the_same_checks(
 @pytest.mark.parametrize(
     ("version", "setting"), [("0.10.12", "UV_NATIVE_TLS"), ("0.11.0", "UV_SYSTEM_CERTS")]
 )
-def test_an_images_own_uv_gets_the_certificate_setting_of_its_version(
+def test_the_uv_of_an_image_gets_the_certificate_option_that_its_version_knows(
     folder: Path, version: str, setting: str
 ) -> None:
     uv = folder / "uv"

@@ -23,7 +23,7 @@ WEAKER = {
 
 
 @pytest.mark.slow
-def test_a_gpu_name_means_the_same_card_in_offer_and_verdict() -> None:
+def test_a_gpu_name_in_a_profile_means_the_same_card_in_offers_and_verdict() -> None:
     assert len(NAMES) >= 60 + len(CARDS)
     for card, name, size in ((*named, size) for named in NAMES for size in (named[0].sold, None)):
         assert verdict_of(name, card, size) == {"pass"}, name
@@ -64,7 +64,7 @@ def test_a_gpu_name_never_matches_another_card_in_offers_and_verdict() -> None:
         ("RTX A6000 Ada", "NVIDIA RTX 6000 Ada Generation", ""),
     ],
 )
-def test_a_related_gpu_name_is_judged_as_the_same_a_weaker_or_another_card(
+def test_a_gpu_of_a_related_name_is_judged_as_same_weaker_or_another_card(
     ordered: str, card: str, found: str
 ) -> None:
     assert difference(ordered, card) == found
@@ -76,13 +76,13 @@ def test_an_offer_of_a_fraction_of_a_gpu_does_not_match_the_whole_card() -> None
         assert offer.misses(RentOrder(gpu_names=(gpu,)))
 
 
-def test_a_memory_size_in_an_ordered_gpu_name_must_be_met() -> None:
+def test_a_memory_size_in_an_ordered_gpu_name_is_checked_by_the_verdict() -> None:
     small = next(card for card in CARDS if card.driver.endswith("4090"))
     assert "return" in verdict_of("RTX 4090 48GB", small, None)
     assert verdict_of("RTX 4090 48GB, RTX 4090", small, None) == {"pass"}
 
 
-def test_the_smoke_test_finds_its_table_row_by_any_known_gpu_name() -> None:
+def test_the_smoke_test_finds_the_expected_speeds_by_any_known_gpu_name() -> None:
     known = {card.driver for card in CARDS if model_of(card.driver)}
     assert len(known) >= 25
     for row in MODELS:

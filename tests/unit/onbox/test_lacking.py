@@ -49,7 +49,7 @@ def test_the_missing_tool_or_header_of_a_failed_build_is_named_with_its_package(
     )
 
 
-def test_a_shared_library_that_neither_the_box_nor_a_wheel_has_is_found(tmp_path: Path) -> None:
+def test_setup_finds_shared_libraries_that_a_package_needs_and_a_box_lacks(tmp_path: Path) -> None:
     site, other = tmp_path / "site", tmp_path / "other"
     for folder in (site / "cv2", other):
         folder.mkdir(parents=True)
@@ -69,7 +69,7 @@ def test_a_shared_library_that_neither_the_box_nor_a_wheel_has_is_found(tmp_path
     assert not [*missing_libraries(str(site))]
 
 
-def test_no_advice_names_a_missing_library_whose_package_another_named_package_installs(
+def test_advice_on_missing_libraries_names_no_package_that_another_named_one_installs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     missing = [

@@ -206,7 +206,7 @@ def test_a_box_rented_for_its_lease_counts_hours_and_dollars_from_the_rental(
     assert held.spent <= 4.0 + 2.0 * SLACK_S / HOUR
 
 
-def test_a_lease_set_on_a_running_box_counts_from_then_and_old_state_goes_on() -> None:
+def test_a_lease_set_on_a_running_box_counts_from_its_setting() -> None:
     """A state of an earlier version, and a new lease on a box that has been up for days."""
     state = LeaseState.read({"boot": "b", "at": 50.0, "elapsed": 50.0})
     said = AccountReading(1.7e9 + 9e5, 1.7e9, 2.0)
@@ -217,14 +217,14 @@ def test_a_lease_set_on_a_running_box_counts_from_then_and_old_state_goes_on() -
     assert state.elapsed == 0.0
 
 
-def test_a_lease_of_hours_is_kept_and_the_run_is_warned_before_the_stop() -> None:
+def test_a_lease_of_hours_stops_the_box_in_time_after_it_warned_the_run() -> None:
     held = world(seconds=2 * HOUR).until_stopped()
     assert held.warned_at == pytest.approx(2 * HOUR, abs=TICK_S)
     assert 0 <= held.now - 2 * HOUR <= held.grace + 3 * TICK_S
     assert overdrawn(held, 2 * HOUR) <= 2 * TICK_S
 
 
-def test_a_lease_without_a_live_run_stops_the_box_without_grace() -> None:
+def test_a_lease_stops_a_box_without_a_live_run_at_once() -> None:
     held = world(seconds=HOUR)
     held.runs_end_at = None
     assert held.until_stopped().now == pytest.approx(HOUR, abs=TICK_S)
@@ -252,7 +252,7 @@ def test_a_lease_of_dollars_without_a_known_price_does_not_end() -> None:
 
 
 @pytest.mark.parametrize("run", [True, False])
-def test_a_lease_of_idleness_counts_from_the_last_use(run: bool) -> None:
+def test_a_lease_of_idle_time_counts_from_the_last_use_of_the_box(run: bool) -> None:
     held = world(idle=1800.0)
     held.used_until, held.runs_end_at = 5 * HOUR, 1e9 if run else None
     held.until_stopped()
@@ -277,7 +277,7 @@ def test_a_run_that_computes_but_writes_nothing_ends_the_lease_as_stalled() -> N
     assert off.until_stopped().now >= 50 * HOUR
 
 
-def test_an_extension_moves_the_end_of_a_lease_even_while_the_run_is_ending() -> None:
+def test_an_extended_lease_ends_later_even_if_the_run_was_warned_already() -> None:
     held = world(seconds=HOUR, dollars=2.0, idle=600.0)
     held.used_until = 0.0
     held.extended = HOUR
@@ -298,7 +298,7 @@ def test_a_lease_ignores_changes_of_the_wall_clock_and_counts_sleep() -> None:
     assert held.until_stopped().now == pytest.approx(2 * HOUR + held.grace, abs=3 * TICK_S)
 
 
-def test_a_killed_monitor_continues_the_lease_where_it_was() -> None:
+def test_a_restarted_monitor_continues_the_lease_of_a_killed_monitor() -> None:
     held = world(seconds=2 * HOUR, idle=600.0)
     for _ in range(100):
         held.pass_time()
@@ -315,7 +315,7 @@ def test_a_killed_monitor_continues_the_lease_where_it_was() -> None:
 @pytest.mark.parametrize("machine", [True, False])
 @pytest.mark.parametrize("down", [5.0, 10 * HOUR])
 @pytest.mark.parametrize("api_down", [0.0, 600.0])
-def test_a_restarted_box_counts_against_its_lease_what_the_account_billed(
+def test_a_box_restart_counts_against_its_lease_as_the_account_billed(
     machine: bool, down: float, api_down: float
 ) -> None:
     held = world(seconds=2 * HOUR)
@@ -329,7 +329,7 @@ def test_a_restarted_box_counts_against_its_lease_what_the_account_billed(
     assert abs(held.spent / held.price - 2.0) * HOUR <= held.grace + 60
 
 
-def test_a_restart_that_the_account_did_not_notice_counts_against_the_lease() -> None:
+def test_a_box_restart_unknown_to_the_account_counts_against_the_lease() -> None:
     held = world(seconds=2 * HOUR)
     while held.now < HOUR:
         held.pass_time()
@@ -341,7 +341,7 @@ def test_a_restart_that_the_account_did_not_notice_counts_against_the_lease() ->
     assert held.until_stopped().now == pytest.approx(2 * HOUR, abs=60)
 
 
-def test_an_account_that_does_not_answer_at_the_leases_end_is_asked_until_it_does() -> None:
+def test_a_lease_at_its_end_asks_a_silent_account_until_it_answers() -> None:
     held = world(seconds=HOUR)
     held.api_down_until = 3 * HOUR
     held.until_stopped()
@@ -351,7 +351,7 @@ def test_an_account_that_does_not_answer_at_the_leases_end_is_asked_until_it_doe
     assert overdrawn(held, HOUR) <= SLACK_S
 
 
-def test_no_random_fault_lets_a_box_cost_more_than_its_lease_beyond_the_slack(
+def test_under_random_faults_a_box_costs_at_most_its_lease_and_a_fixed_slack(
     seeded: random.Random,
 ) -> None:
     """Except two minutes, the grace, and the time in which the account can't be reached."""
@@ -469,7 +469,7 @@ def test_a_lease_destroys_only_after_a_fresh_safety_check_and_else_stops() -> No
     assert at(95.0, is_safe=True) == [DESTROY]
 
 
-def test_lease_terms_and_state_are_read_back_as_written_and_nonsense_refused() -> None:
+def test_a_lease_is_read_back_as_written_and_a_nonsense_lease_refused() -> None:
     terms = LeaseTerms(seconds=HOUR, idle=60.0)
     text = json.dumps({k: v for k, v in dataclasses.asdict(terms).items() if v is not None})
     assert LeaseTerms.read(text) == terms
@@ -481,7 +481,7 @@ def test_lease_terms_and_state_are_read_back_as_written_and_nonsense_refused() -
     assert LeaseState.read({"novelty": 1}) == LeaseState()
 
 
-def test_a_restart_counts_against_the_lease_even_if_the_account_does_not_answer() -> None:
+def test_a_box_restart_counts_against_the_lease_while_the_account_is_silent() -> None:
     held = world(seconds=2 * HOUR)
     while held.now < HOUR:
         held.pass_time()
@@ -504,7 +504,7 @@ def test_at_the_leases_end_a_run_is_not_waited_for_beyond_its_grace() -> None:
     assert said.index([STOP]) == 6 + 4
 
 
-def test_a_lease_that_only_the_provider_can_end_still_ends_the_runs_first() -> None:
+def test_a_lease_asks_the_runs_to_end_before_the_provider_ends_the_box() -> None:
     for ends in (False, True):
         terms, state = LeaseTerms(seconds=100.0, then="destroy", ends=ends), LeaseState()
         done = [

@@ -82,12 +82,12 @@ def other(run: Path, quiet: None) -> Iterator[int]:  # `quiet` runs first
         process.kill()
 
 
-def test_a_box_on_which_nothing_happens_is_not_in_use(run: Path) -> None:
+def test_a_box_on_which_nothing_happens_counts_as_idle(run: Path) -> None:
     look = second_look(run, [0, 1, 2, 3], None, [None, 1, 2, 3], [4, 1, 2, 3])
     assert (look.used, look.computes, look.grew) == (False, False, False)
 
 
-def test_a_working_gpu_or_process_counts_as_use_of_the_box(run: Path, other: int) -> None:
+def test_a_working_gpu_or_process_keeps_a_box_in_use(run: Path, other: int) -> None:
     assert second_look(run, [0], [5]).computes
     assert not second_look(run, [0]).used
     SEEN[str(other)] = stat(500)
@@ -108,7 +108,7 @@ def test_a_growing_log_or_result_counts_as_use_of_the_box(run: Path, where: str)
     assert not second_look(run).used
 
 
-def test_a_setup_at_work_counts_as_use_and_a_dead_setup_does_not(run: Path, other: int) -> None:
+def test_a_box_is_in_use_while_a_setup_runs_but_not_by_a_dead_one(run: Path, other: int) -> None:
     lock = run.parents[2] / "lock"
     lock.write_text(f"{other} 77 {boot_id()}\nscript\nsetup\n")
     assert second_look(run).used
@@ -117,7 +117,7 @@ def test_a_setup_at_work_counts_as_use_and_a_dead_setup_does_not(run: Path, othe
 
 
 @pytest.mark.parametrize("named", ["/root/.vscode-server/bin/x", "transfer", "other"])
-def test_an_editor_or_transfer_that_moves_bytes_is_use_of_the_box(run: Path, named: str) -> None:
+def test_an_editor_or_transfer_that_moves_bytes_keeps_a_box_in_use(run: Path, named: str) -> None:
     words = sent_program(PROGRAM)[:80] if named == "transfer" else named
     if named == "transfer":
         assert any(mark in sent_program(PROGRAM) for mark in activity._AT_WORK)
@@ -134,7 +134,7 @@ def test_an_editor_or_transfer_that_moves_bytes_is_use_of_the_box(run: Path, nam
         moving.wait()
 
 
-def test_typing_at_a_terminal_is_use_of_the_box(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terminal_typing_means_a_box_is_in_use(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = pty.openpty()
     try:
         typed = {os.path.basename(os.ttyname(theirs)): 5}  # noqa: PTH119
@@ -160,7 +160,7 @@ def test_a_download_over_the_network_counts_as_use_of_the_box(
 
 
 @pytest.mark.slow
-def test_a_program_doing_io_is_use_of_the_box(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_doing_io_keeps_a_box_in_use(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(activity, "IO", 2_000)
     with subprocess.Popen([sys.executable, "-c", MOVES], stdout=subprocess.DEVNULL) as moving:
         SEEN[str(moving.pid)] = stat(0)
@@ -199,7 +199,7 @@ def test_an_open_exec_counts_as_use_and_a_process_left_detached_does_not(
 
 
 @pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6], ids=["v4", "v6"])
-def test_a_connection_without_traffic_counts_as_dead_and_an_unknown_one_as_alive(
+def test_a_silent_ssh_connection_counts_as_dead_and_an_unknown_connection_as_alive(
     monkeypatch: pytest.MonkeyPatch, family: int
 ) -> None:
     with (

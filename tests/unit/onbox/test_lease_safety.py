@@ -65,7 +65,7 @@ def box(tmp_path: Path) -> PulledBox:
     return PulledBox(tmp_path)
 
 
-def test_results_that_the_user_let_go_of_are_not_unsafe(box: PulledBox) -> None:
+def test_results_the_user_agreed_to_lose_are_not_listed_as_unsafe(box: PulledBox) -> None:
     (box.tree / "out/gone").symlink_to("nowhere")
     assert box.unsafe() == []
     (box.tree / "out/elsewhere").symlink_to("/etc/passwd")
@@ -119,7 +119,7 @@ CHANGES: dict[str, Callable[[PulledBox], object]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("change", CHANGES)
-def test_results_other_than_pulled_are_unsafe_until_pulled(box: PulledBox, change: str) -> None:
+def test_results_that_changed_after_a_pull_are_unsafe(box: PulledBox, change: str) -> None:
     assert box.unsafe() == []  # and the digests are saved
     CHANGES[change](box)
     assert len(box.unsafe()) == 1
@@ -156,7 +156,7 @@ def test_a_result_written_while_other_results_are_checked_is_unsafe(
 
 
 @pytest.mark.slow
-def test_a_result_written_while_another_box_folder_is_checked_is_unsafe(
+def test_a_result_written_during_the_safety_check_of_another_folder_is_unsafe(
     box: PulledBox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = PulledBox(box.home.parent / "b")
@@ -180,7 +180,7 @@ def test_a_result_written_while_another_box_folder_is_checked_is_unsafe(
     assert [*look.changed()] == ["runs: one began, and changed during the check"]
 
 
-def test_another_users_boxstrap_folder_is_reported_as_not_checked(
+def test_the_safety_check_reports_another_users_boxstrap_folder_as_unchecked(
     box: PulledBox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own, their = str(box.home.parent), box.home.parent / "theirs"
@@ -226,7 +226,7 @@ def later_run(box: PulledBox) -> Path:
     return other
 
 
-def test_without_a_record_the_last_run_in_a_folder_owns_all_results_there(box: PulledBox) -> None:
+def test_without_a_record_all_results_in_a_tree_belong_to_its_last_run(box: PulledBox) -> None:
     other = later_run(box)
     assert box.unsafe() == ["train-2: its results were never pulled whole"]
     (box.run / "safe").rename(other / "safe")

@@ -154,7 +154,7 @@ class LeaseUnderFaults:
 @pytest.mark.sampled
 @pytest.mark.parametrize("provider", sorted(APIS))
 @pytest.mark.parametrize("number", range(RUNS))
-def test_a_lease_that_nothing_holds_is_always_said_whatever_the_account_answers(
+def test_a_lease_that_nothing_enforces_is_reported_whatever_the_account_answers(
     number: int,
     provider: str,
     seeded: random.Random,

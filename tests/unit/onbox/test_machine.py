@@ -102,7 +102,7 @@ FAULTS: dict[str, tuple[str, Any, Any, dict[str, float], tuple[str, str]]] = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_machine_value_beyond_its_threshold_is_a_reason_and_a_value_within_is_not(
+def test_a_machine_value_beyond_its_limit_is_a_reason_of_the_verdict_and_one_within_is_not(
     name: str,
 ) -> None:
     key, wrong, right, ordered, said = FAULTS[name]
@@ -117,7 +117,7 @@ def test_a_box_whose_values_are_all_fine_gets_verdict_keep_with_all_checks_passe
     assert all(row["read"] for row in result["checks"])
 
 
-def test_a_check_of_something_that_a_box_does_not_have_is_not_applicable() -> None:
+def test_verdict_checks_of_what_a_box_does_not_have_are_not_applicable() -> None:
     lacking = {"shm": None, "disk_speed": None, "index": None, "git": None, "clock": {}}
     result = judged(lacking)
     outcomes = {row["check"]: row["outcome"] for row in result["checks"]}
@@ -126,7 +126,7 @@ def test_a_check_of_something_that_a_box_does_not_have_is_not_applicable() -> No
     assert result["reasons"] == []
 
 
-def test_a_check_whose_value_was_not_read_is_not_in_the_table() -> None:
+def test_a_verdict_check_whose_value_was_not_read_is_left_out() -> None:
     facts = {**NO_GPU, "init": {"error": 12}, "gpus": {}}
     assert [row["check"] for row in judge.judge(facts, ExpectedHardware(), 0.1)["checks"]] == [
         "gpu"
@@ -149,7 +149,7 @@ def test_a_missing_gpu_does_not_hide_other_reasons_of_the_verdict() -> None:
         ({"shm": "warn"}, True, "return", "return"),
     ],
 )
-def test_the_profile_can_make_each_check_ignored_a_warning_or_a_return(
+def test_a_profile_can_turn_a_verdict_check_into_ignore_warn_or_return(
     checks: dict[str, str], strict: bool, outcome: str, verdict: str
 ) -> None:
     result = judged({"shm": 64 << 20}, checks=checks, strict=strict)
@@ -184,7 +184,7 @@ def told(folder: Path, *options: str, **more: Any) -> dict[str, Any]:
 
 
 @linux
-def test_cpus_memory_and_disk_are_read_from_this_machine_as_they_are(tmp_path: Path) -> None:
+def test_verify_reads_cpus_memory_and_disk_of_a_machine_right(tmp_path: Path) -> None:
     facts = told(tmp_path / "not" / "there" / "yet")
     assert facts["cpus"]["machine"] == os.cpu_count()
     assert 0 < facts["cpus"]["granted"] <= len(os.sched_getaffinity(0))
@@ -251,6 +251,6 @@ def test_the_speed_of_a_disk_without_room_is_not_measured(
 
 
 @linux
-def test_a_missing_dev_shm_is_read_as_zero_bytes_of_shared_memory(tmp_path: Path) -> None:
+def test_verify_reads_a_missing_dev_shm_as_zero_shared_memory(tmp_path: Path) -> None:
     assert machine_reader.shm(tmp_path) == 0
     assert check.OVERRIDES.keys() == {"return", "warn", "ignore"}

@@ -78,11 +78,11 @@ def test_metrics_are_found_in_a_log_line_in_each_common_way_of_logging(line: str
         assert grep.stdout == "1\n" or "\x1b" in line
 
 
-def test_a_loss_of_nan_in_a_log_line_is_found() -> None:
+def test_a_loss_of_nan_in_a_log_line_is_read_as_a_metric() -> None:
     assert math.isnan(find_metrics("step 8 loss nan")["loss"])
 
 
-def test_the_newest_log_line_with_a_metric_is_found_even_in_a_progress_bar() -> None:
+def test_the_newest_metric_of_a_log_is_found_even_in_a_progress_bar() -> None:
     assert newest("loss 1\nsaved\nloss 2 of rank 0\nsaved x\n") == "loss 2 of rank 0"
     assert newest("  0%| loss=3\r 10%| loss=2\r 20%| loss=1") == "20%| loss=1"
     assert newest("nothing\n") == newest("") == ""
@@ -114,7 +114,7 @@ def test_a_metric_pattern_without_a_name_or_with_a_wrong_name_is_refused(pattern
         METRIC(pattern)
 
 
-def test_damaged_metric_patterns_on_a_box_are_ignored() -> None:
+def test_damaged_metric_patterns_saved_on_a_box_are_ignored() -> None:
     assert read_patterns("a\t(\nb\nc,d\t(x)\n\te\n") == []
 
 

@@ -146,14 +146,14 @@ def test_an_unusable_package_index_is_reported_with_the_cause(index: IndexServer
     assert unknown["error"] == "its name can't be looked up"
 
 
-def test_a_package_index_that_never_answers_ends_at_the_time_limit(index: IndexServer) -> None:
+def test_verify_reports_a_silent_package_index_at_its_time_limit(index: IndexServer) -> None:
     index.stall = True
     facts, seconds = told(index.url)
     assert facts["index"]["error"] == network_reader.NO_ANSWER
     assert seconds < network_reader.LIMIT_S + 2 * slowness()
 
 
-def test_a_name_server_that_never_answers_ends_at_the_time_limit(tmp_path: Path) -> None:
+def test_verify_reports_a_silent_name_server_at_its_time_limit(tmp_path: Path) -> None:
     hang = "import socket, time\nsocket.getaddrinfo = lambda *a, **k: time.sleep(60)\n"
     (tmp_path / "sitecustomize.py").write_text(hang)
     urls = ("http://index.example/simple", "https://git.example/me.git")
@@ -163,7 +163,7 @@ def test_a_name_server_that_never_answers_ends_at_the_time_limit(tmp_path: Path)
     assert seconds < network_reader.LIMIT_S + 3 * slowness()
 
 
-def test_a_package_index_that_is_a_local_folder_gives_no_speed(tmp_path: Path) -> None:
+def test_verify_measures_no_speed_of_an_index_in_a_folder(tmp_path: Path) -> None:
     assert told(f"file://{tmp_path}")[0]["index"] is None
 
 
@@ -185,7 +185,7 @@ def speaker() -> Iterator[Callable[[bytes], str]]:
         server.close()
 
 
-def test_a_git_host_is_reached_over_ssh_or_reported_as_hung_up(
+def test_verify_reaches_a_git_host_over_ssh_or_reports_that_it_hung_up(
     index: IndexServer, speaker: Callable[[bytes], str]
 ) -> None:
     facts, _ = told(index.url, f"ssh://git@{speaker(b'SSH-2.0-x')}/me/homework.git")
@@ -195,7 +195,7 @@ def test_a_git_host_is_reached_over_ssh_or_reported_as_hung_up(
     assert hung_up["error"]
 
 
-def test_a_git_host_is_reached_over_http_or_reported_with_the_cause(index: IndexServer) -> None:
+def test_verify_reaches_a_git_host_over_http_or_reports_the_cause(index: IndexServer) -> None:
     host = index.url.removesuffix("/simple")
     assert "seconds" in told(NOBODY, f"{host}/simple/me.git")[0]["git"]
     assert index.asked[-1][0] == "/simple/me.git/info/refs?service=git-upload-pack"

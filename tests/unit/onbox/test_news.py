@@ -84,7 +84,7 @@ def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tell.post, "__defaults__", ((0.01, 0.01), tell.ASKED_S))
 
 
-def test_the_first_loss_of_a_run_is_found_once_even_by_another_monitor(there: WatchedRun) -> None:
+def test_the_first_loss_of_a_run_is_news_once_even_by_a_second_monitor(there: WatchedRun) -> None:
     assert there.after() == []
     there.write(log="start\nlr 0.1\nstep 3 acc 0.5 loss 4.21\nstep 4 loss 4.2\nstep 5 lo")
     assert there.after(20) == ["loss: first loss: 4.21 at step 3"]
@@ -93,7 +93,7 @@ def test_the_first_loss_of_a_run_is_found_once_even_by_another_monitor(there: Wa
     assert there.after() == ["loss: first loss: 4.21 at step 3"]
 
 
-def test_a_flood_of_log_lines_is_searched_for_a_loss_piece_by_piece(there: WatchedRun) -> None:
+def test_the_first_loss_is_found_within_a_flood_of_log_lines(there: WatchedRun) -> None:
     there.write(log="x" * 300 + "\n")
     there.after()
     with (there.run / "log").open("a") as log:
@@ -153,7 +153,7 @@ def test_news_of_a_runs_end_say_whether_the_run_finished_failed_or_was_stopped(
     assert there.after(20, live=False) == [f"end: {words}"]
 
 
-def test_each_kind_of_news_is_told_once_and_the_address_is_removed_after_the_end(
+def test_each_kind_of_news_is_sent_once_and_its_address_deleted_after_the_run(
     there: WatchedRun, web: WebReceiver
 ) -> None:
     address = f"{web.url}/services/a-secret"
@@ -204,7 +204,7 @@ def test_a_phone_notification_has_high_priority_only_for_failures_and_stalls(
     assert web.asked[0].headers["Priority"] == priority
 
 
-def test_news_older_than_their_receiver_are_not_told(there: WatchedRun, web: WebReceiver) -> None:
+def test_a_new_receiver_gets_no_older_news_of_runs(there: WatchedRun, web: WebReceiver) -> None:
     there.write(log="loss 4\n", notify_to=f"loss,disk team gpu {web.url}\n", exit="0\n")
     there.after()
     there.after(live=False)
@@ -212,7 +212,7 @@ def test_news_older_than_their_receiver_are_not_told(there: WatchedRun, web: Web
     assert web.events() == ["end"]
 
 
-def test_news_of_the_profiles_kinds_are_told_to_the_address_in_the_secret(
+def test_the_address_in_a_secret_gets_only_the_kinds_of_news_in_the_profile(
     there: WatchedRun, web: WebReceiver
 ) -> None:
     (there.home / "secrets").write_text(f"TOKEN=x y\0NOTIFY_URL={web.url}/secret\0")
@@ -263,7 +263,7 @@ def test_a_receivers_short_retry_after_is_waited_for_and_a_long_one_reported(
     assert pauses == [7, 7]
 
 
-def test_a_news_address_is_an_http_url_or_an_ntfy_url() -> None:
+def test_news_are_sent_only_to_an_http_or_ntfy_url() -> None:
     for text in ("https://a/b", " http://a ", "ntfy+https://ntfy.sh/x"):
         assert is_address(text), text
     for text in ("curl https://a", "ftp://a", "https://", "https://a b", "ntfy+ntfy+https://a", ""):

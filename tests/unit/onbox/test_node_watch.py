@@ -101,7 +101,7 @@ def _said(run: Path, name: str) -> str:
     return (run / name).read_text().strip() if (run / name).exists() else ""
 
 
-def test_nodes_begin_only_once_all_are_there_and_end_with_the_trainings_code(
+def test_nodes_start_once_all_have_arrived_and_end_with_the_exit_code_of_the_training(
     nodes_of: Callable[..., Nodes],
 ) -> None:
     nodes = nodes_of(*["echo rank $NODE_RANK; exit 0"] * 3).begin(0, 1)
@@ -176,7 +176,7 @@ def test_a_killed_node_watch_ends_the_run_on_all_nodes(nodes_of: Callable[..., N
     assert nodes.ends(12) == [("143", "node 1 143 lost"), ("4", "stop")]
 
 
-def test_a_node_that_never_comes_is_named_and_none_begins(nodes_of: Callable[..., Nodes]) -> None:
+def test_no_node_starts_when_one_never_comes_and_is_named(nodes_of: Callable[..., Nodes]) -> None:
     nodes = nodes_of(*["echo begun"] * 3, come_s=1.5).begin(0, 1)
     assert nodes.ends() == [("143", "node 2 143 missing")] * 2
     assert [_said(run, "log") for run in nodes.runs] == ["", "", ""]
@@ -189,7 +189,7 @@ def test_a_node_with_a_wrong_token_is_not_admitted(nodes_of: Callable[..., Nodes
     assert nodes.begin().ends() == [("143", "node 1 143 missing"), ("143", "node 0 143 missing")]
 
 
-def test_an_elastic_training_continues_with_the_remaining_nodes(
+def test_an_elastic_training_continues_on_the_remaining_nodes_when_one_fails(
     nodes_of: Callable[..., Nodes],
 ) -> None:
     nodes = nodes_of("sleep 4; exit 0", "sleep 0.5; exit 7", "sleep 4; exit 0", least=2)

@@ -65,7 +65,7 @@ def test_ec2_interruptions_are_read_with_a_token_that_is_renewed(serve: Serve) -
     assert service.look() is None
 
 
-def test_a_google_cloud_preemption_is_noticed_even_between_two_requests(
+def test_a_google_cloud_preemption_between_two_requests_is_noticed(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(notice, "LONG_POLL_S", 60)
@@ -87,7 +87,7 @@ def test_a_google_cloud_preemption_is_noticed_even_between_two_requests(
     assert told == [Notice("gcp")]
 
 
-def test_azure_events_for_other_boxes_or_of_other_kinds_are_no_interruption(serve: Serve) -> None:
+def test_azure_events_of_other_boxes_or_kinds_are_not_taken_as_interruption(serve: Serve) -> None:
     serve("azure")
     service = found(notice.AzureNotices)
     assert service.look() is None
@@ -123,7 +123,7 @@ def test_a_box_without_a_cloud_metadata_service_is_recognised_within_seconds(
     assert time.monotonic() - began < 3.5 * slowness()
 
 
-def test_each_run_is_notified_of_an_interruption_once_even_with_a_wrong_clock(
+def test_each_run_is_told_of_an_interruption_once_even_if_the_clock_is_wrong(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     processes = some_processes()

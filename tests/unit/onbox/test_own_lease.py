@@ -125,7 +125,7 @@ class BoxWithLease:
             each.wait()
 
 
-def test_a_monitor_lets_its_run_save_and_stops_the_box_when_the_lease_is_over(
+def test_at_the_end_of_a_lease_the_run_can_save_before_its_box_is_stopped(
     account: SimulatedAccount, tmp_path: Path
 ) -> None:
     # There is no volume here: if a stop would wipe the rest, only `destroy` lets the box end.
@@ -235,7 +235,7 @@ def test_a_lease_does_not_stop_a_pod_whose_results_a_stop_would_wipe(
 
 
 @pytest.mark.parametrize("what", ["released", "extended", "ends"])
-def test_a_lease_released_or_extended_while_the_account_is_asked_ends_nothing(
+def test_a_lease_released_or_extended_during_its_request_to_the_account_ends_nothing(
     what: str, tmp_path: Path, account: SimulatedAccount, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(OwnInstance, "keeps", lambda *_: True)
@@ -264,7 +264,7 @@ def test_a_lease_released_or_extended_while_the_account_is_asked_ends_nothing(
     assert is_running(account) == (what != "ends")
 
 
-def test_a_lease_does_not_ask_the_account_again_while_a_look_at_the_runs_grows_old(
+def test_a_lease_does_not_ask_the_account_again_while_its_safety_check_runs(
     tmp_path: Path, account: SimulatedAccount, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "lease.json").write_text(json.dumps({"seconds": 10, "then": "destroy"}))
@@ -326,7 +326,7 @@ def test_a_box_reads_its_price_and_its_last_start_from_its_own_account(
     assert own(account, monkeypatch).ask().started == pytest.approx(box.since, abs=2)
 
 
-def test_a_box_tells_a_refused_api_key_from_an_account_without_an_answer(
+def test_a_lease_distinguishes_a_refused_api_key_from_a_silent_account(
     account: SimulatedAccount, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refused = {"vast": "404", "runpod": "401"}[account.provider]
@@ -341,7 +341,7 @@ def test_a_box_tells_a_refused_api_key_from_an_account_without_an_answer(
         own(account, monkeypatch).ask()
 
 
-def test_a_lease_on_a_box_without_an_api_key_is_unheld_and_its_run_goes_on(
+def test_a_lease_on_a_box_without_an_api_key_ends_no_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "lease.json").write_text('{"seconds": 1}')
@@ -369,7 +369,7 @@ def test_a_lease_on_a_box_without_an_api_key_is_unheld_and_its_run_goes_on(
     assert not keeper.turn([], [])
 
 
-def test_a_lease_counts_no_idle_time_for_as_long_as_the_user_extended_it(tmp_path: Path) -> None:
+def test_an_extended_lease_counts_no_idle_time_during_the_extension(tmp_path: Path) -> None:
     terms = {"seconds": 9000, "dollars": 5.0, "price": 1.0, "idle": 100, "then": "stop"}
     (tmp_path / "lease.json").write_text(json.dumps(terms))
     now = [1000.0]
@@ -414,7 +414,7 @@ def test_a_runpod_lease_is_held_by_graphql_when_the_pods_key_is_refused_by_rest(
     assert [(box.id, box.state) for box in account.boxes] == [("2000", "running")]
 
 
-def test_a_403_of_a_proxy_before_the_account_is_no_refused_key_of_the_lease(
+def test_a_lease_does_not_take_a_403_of_a_proxy_as_a_refused_api_key(
     tmp_path: Path, account: SimulatedAccount, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A 403 that isn't the API's own answer says nothing of the key: it is asked again."""
@@ -453,7 +453,7 @@ def shutdowns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("terminate", "stop", "wipes", "its shutdown would destroy it"),
     ],
 )
-def test_a_lease_shuts_its_box_down_only_if_that_does_what_the_lease_says(
+def test_a_lease_shuts_its_box_down_only_if_that_stops_or_destroys_it_as_set(
     shutdowns: Path, tmp_path: Path, does: str, then: str, held: str, ends: str
 ) -> None:
     """One that a shutdown would destroy is not ended by a lease that only stops."""
@@ -512,7 +512,7 @@ def test_a_box_whose_user_may_not_shut_it_down_says_so(
 @pytest.mark.parametrize(
     "text", ["", "ec2", "ec2 halt 1.5", "ec2 stop 1.2.3", "azure stop 1", "ec2 stop -1", "\udcff"]
 )
-def test_a_malformed_marker_file_on_a_box_allows_no_shutdown(tmp_path: Path, text: str) -> None:
+def test_a_lease_with_a_malformed_provider_file_never_shuts_down(tmp_path: Path, text: str) -> None:
     marker = tmp_path / "marker"
     marker.write_text(text, errors="surrogateescape")
     assert find_instance((), (str(marker),)) is None
@@ -524,7 +524,7 @@ def test_a_malformed_marker_file_on_a_box_allows_no_shutdown(tmp_path: Path, tex
     assert (ec2.MARKER, google_cloud.MARKER) == MARKERS
 
 
-def test_a_pod_of_a_cluster_holds_no_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_pod_can_not_end_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It can't be ended without the others, and nobody has looked at those."""
     variables = tmp_path / "environ"
     alone = "RUNPOD_POD_ID=pod-a\0RUNPOD_API_KEY=k\0"
