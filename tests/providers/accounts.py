@@ -463,7 +463,7 @@ def _text(document: object) -> bytes:
     return document if isinstance(document, bytes) else json.dumps(document).encode()
 
 
-_contract = lru_cache(Contract)  # reading a document takes longer than most tests
+contract_of = lru_cache(Contract)  # reading a document takes longer than most tests
 
 
 @contextlib.contextmanager
@@ -477,7 +477,7 @@ def simulated(
     """
     account = SimulatedAccount(provider)
     has_document = provider in OVERLAYS
-    contract = _contract(provider) if is_held and has_document else None
+    contract = contract_of(provider) if is_held and has_document else None
     account.own = _module(provider).ANSWERS(account) if provider in _OWN else None
     kept: dict[str, object] = {"account": account, "contract": contract, "lock": threading.Lock()}
     kept |= {f"do_{method}": _AccountHandler.serve for method in _METHODS}

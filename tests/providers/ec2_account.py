@@ -8,6 +8,7 @@ which have fates, a clock, and the address of a box of the rig.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from datetime import datetime, timezone
@@ -72,13 +73,18 @@ class Ec2Answers:
         # A second, which each worker would take to collect the tests.
         from moto.core import DEFAULT_ACCOUNT_ID
         from moto.ec2.models import ec2_backends
+        from moto.ec2.models.amis import AMIS, Ami
         from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
         from werkzeug.test import Client
 
         _keep_descriptions()
         self._account = account
         self._moto = ec2_backends[DEFAULT_ACCOUNT_ID][HOME]
+        # One of its 1,300 images, which it would make anew for each account.
+        os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"
         self._moto.reset()
+        image = next(each for each in AMIS if each["ami_id"] == _AMI)
+        self._moto.amis[_AMI] = Ami(self._moto, **image)
         self.regions, self.away = {HOME}, set[str]()
         """The account's regions, and those of them that don't answer."""
         self._client = Client(DomainDispatcherApplication(create_backend_app))

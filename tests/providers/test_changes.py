@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from openapi_core import OpenAPI
 
 from bootstrap.errors import NoOfferError, UnreachableError, UsageError
 from bootstrap.providers import (
@@ -28,10 +29,11 @@ from tests.providers.accounts import (
     SimulatedAccount,
     SimulatedBox,
     SimulatedOffer,
+    contract_of,
     simulated,
 )
 from tests.providers.azure_account import azure_id
-from tests.providers.contract import Contract
+from tests.providers.contract import OVERLAYS
 from tests.providers.renting_world import CREATES, MARK, PUBLIC, offers_at
 
 OTHER = "boxstrap-ba9876543210"
@@ -353,5 +355,10 @@ def test_a_request_or_answer_that_breaks_a_providers_openapi_document_fails_the_
 ) -> None:
     method, target = asked.split()
     sent = (("Authorization", f"Bearer {KEY}"), ("Content-Type", "application/json"))
-    said = Contract(provider).check(method, target, sent, body, status, answer)
+    said = contract_of(provider).check(method, target, sent, body, status, answer)
     assert (said == "") == is_kept
+
+
+@pytest.mark.parametrize("provider", OVERLAYS)
+def test_the_document_of_a_provider_with_its_exceptions_is_valid_openapi(provider: str) -> None:
+    OpenAPI.from_dict(contract_of(provider).document)
