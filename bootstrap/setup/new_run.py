@@ -157,7 +157,8 @@ class _Beginning:
         """Make one exchange. A started run is reported immediately, then its first lines."""
         wire = self._context.box.wire
         values = self._values() if sent else {**self._values(), "state": _NOTHING_SENT}
-        with send.exchange(wire, values, sent, objects, "run") as (stream, answer):
+        waits = partial(send.say_waiting, self._screen, self._context.request)
+        with send.exchange(wire, values, sent, objects, "run", waits=waits) as (stream, answer):
             if "run" in answer.facts and self._shows_at_once():
                 self._say_started(answer.facts["run"].rpartition("/")[2])
                 self._output = self._shown_output(stream)

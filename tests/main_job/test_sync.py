@@ -281,14 +281,19 @@ def test_sync_is_refused_while_a_run_is_alive_and_names_it(twin: Twin) -> None:
     assert twin.read("train.py") == "print('beside a run')\n"
 
 
-def test_sync_during_a_setup_of_the_box_says_that_it_waits(twin: Twin) -> None:
-    twin.write("train.py", "print('after a setup')\n")
+@pytest.mark.parametrize(
+    ("words", "said"), [(["sync"], "1 updated"), (["run", "--", "true"], "train-")]
+)
+def test_sync_and_run_during_a_setup_of_the_box_say_that_they_wait(
+    twin: Twin, words: list[str], said: str
+) -> None:
+    twin.write("train.py", f"print('{words[0]} after a setup')\n")
     with (twin.box_home / "lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        going = twin.user.begin("sync", *TO_LOCAL)
+        going = twin.user.begin(words[0], *TO_LOCAL, *words[1:])
         going.await_said("waiting for another setup of this box, at most 60 s (--wait)")
         fcntl.flock(lock, fcntl.LOCK_UN)
-    assert "1 updated" in going.end().must(0).out
+    assert said in going.end().must(0).text
 
 
 def test_sync_watch_sends_the_next_save_after_its_process_on_the_box_was_killed(
