@@ -373,7 +373,13 @@ def note_seen(  # noqa: PLR0913 - one value for each thing that is noted
 
 
 def _seen_row(run: Run, redact: Callable[[str], str]) -> dict[str, object]:
-    return {**row_of(run), **dict.fromkeys(_VOLATILE, 0), "command": redact(run.command)}
+    volatile = dict.fromkeys(_VOLATILE if run.goes_on else (), 0)
+    return {**row_of(run), **volatile, "command": redact(run.command)}
+
+
+def last_met(box: KnownBox) -> float:
+    """Return when a box was last spoken to, also over a connection that stayed open; 0: never."""
+    return max([box.seen, *(one.seen for one in seen_on(box))])
 
 
 def seen_on(box: KnownBox) -> list[RunAtHome]:

@@ -357,7 +357,12 @@ class BoxLogin:
             return None
         from bootstrap.link.dial import dial
 
-        return dial(self.endpoint, self.known.seen)
+        return dial(self.endpoint, self._met)
+
+    def _met(self) -> float:
+        from bootstrap.boxes.at_home import last_met
+
+        return last_met(self.known)
 
     def begin(self, *, asks: bool = True) -> None:
         """Start to connect, and log in in the background while this machine reads profile and

@@ -19,6 +19,7 @@ import subprocess
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from typing import IO
 
 from bootstrap.errors import UnreachableError
@@ -58,9 +59,9 @@ class HeardSocket(socket.socket):
 class PendingConnection:
     """A connection that is being made. `socket()` waits for it."""
 
-    def __init__(self, endpoint: Endpoint, seen: float = 0.0) -> None:
+    def __init__(self, endpoint: Endpoint, met: Callable[[], float] = float) -> None:
         self.endpoint = endpoint
-        self._seen = seen
+        self._met = met
         self._socket: HeardSocket | None = None
         self._error: UnreachableError | None = None
         self._proxy: _Proxy | None = None
@@ -77,7 +78,7 @@ class PendingConnection:
             raise self._error
         if self._socket is None or self._thread.is_alive():
             self.close()
-            raise link_errors.timed_out(self.endpoint, self._seen)
+            raise link_errors.timed_out(self.endpoint, self._met())
         return self._socket
 
     def close(self) -> None:
@@ -100,20 +101,20 @@ class PendingConnection:
                 connected = _connect(self.endpoint)
             with self._lock:
                 self._socket = connected
-            _await_greeting(connected, self.endpoint, self._proxy, self._seen)
+            _await_greeting(connected, self.endpoint, self._proxy, self._met)
         except UnreachableError as error:
             self._error = error
         except UnicodeError:  # not a valid host name: `a..b`, a label of 64 letters
             self._error = link_errors.not_found(self.endpoint)
         except OSError as error:
-            self._error = link_errors.unreachable(self.endpoint, error, self._seen)
+            self._error = link_errors.unreachable(self.endpoint, error, self._met())
         if self._error or self._given_up:
             self.close()
 
 
-def dial(endpoint: Endpoint, seen: float = 0.0) -> PendingConnection:
-    """Start to connect; returns immediately. `seen`: time of the last login to the box, or 0."""
-    return PendingConnection(endpoint, seen)
+def dial(endpoint: Endpoint, met: Callable[[], float] = float) -> PendingConnection:
+    """Start to connect; returns immediately. `met`: when the box was spoken to last, or 0."""
+    return PendingConnection(endpoint, met)
 
 
 class _Proxy:
@@ -222,7 +223,7 @@ def _begin(
 
 
 def _await_greeting(
-    connected: HeardSocket, endpoint: Endpoint, proxy: _Proxy | None, last: float
+    connected: HeardSocket, endpoint: Endpoint, proxy: _Proxy | None, met: Callable[[], float]
 ) -> None:
     """Wait until a whole line that starts with `SSH-` has arrived; it stays unread."""
     patience = _PROXY_TIMEOUT if proxy else _GREETING_TIMEOUT
@@ -243,7 +244,7 @@ def _await_greeting(
         if not seen:
             if proxy:
                 time.sleep(0.05)  # the command's last errors come after the end of its output
-            raise link_errors.closed_early(endpoint, proxy.errors() if proxy else None, last)
+            raise link_errors.closed_early(endpoint, proxy.errors() if proxy else None, met())
         # Only complete lines count: paramiko would read an unterminated one forever.
         *lines, _ = seen.split(b"\n")
         if any(line.startswith(b"SSH-") for line in lines):

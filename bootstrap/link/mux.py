@@ -139,6 +139,7 @@ class SharedWire:
         self.label, self.path = label, path
         self.is_shared = True
         """Whether commands go over it; else they go over the login that was made instead."""
+        self._has_answered = False
         self._instead = DeferredLogin(login)
         self._streams: list[SharedStream] = []
         self._closed = False
@@ -171,6 +172,7 @@ class SharedWire:
             if stream is not None:
                 stream.close()
             return None
+        self._has_answered = True
         return stream
 
     def connect(self, host: str, port: int) -> Pipe:
@@ -199,7 +201,7 @@ class SharedWire:
 
     def _left(self) -> Wire:
         self.is_shared = False
-        return self._instead.wire()
+        return self._instead.wire(has_answered=self._has_answered)
 
     def _session(self, command: str) -> SharedStream:
         stream = SharedStream(Control(self.path, ANSWERS_WITHIN_S), self, command)

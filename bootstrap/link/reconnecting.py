@@ -101,12 +101,18 @@ class DeferredLogin:
         assert self._wire is not None  # noqa: S101 - one of the two is there
         return self._wire
 
-    def wire(self) -> Wire:
-        """Return the login, made beside another one. As `first`, but LinkLost if it broke off,
-        which is tried again where the link is asked."""
+    def wire(self, *, has_answered: bool) -> Wire:
+        """Return the login, made beside another one, over which the box `has_answered` or not.
+
+        As `first`, but LinkLost, which is tried again where the link is asked, if it broke off, or
+        if a box that has answered is out of reach now.
+        """
         try:
             return self.first(CancelToken())
-        except LoginBroken as error:
+        except UnreachableError as error:
+            is_away = has_answered and not isinstance(error, LoginRefused)
+            if not is_away and not isinstance(error, LoginBroken):
+                raise
             raise LinkLost(error.where, error.what) from None
 
     def close(self) -> None:

@@ -218,7 +218,7 @@ class SshWire:
         except (paramiko.SSHException, EOFError, OSError) as error:
             refused = isinstance(error, paramiko.ChannelException)
             if refused and self._has_started and self.alive():
-                return self._beside.wire().start(command)
+                return self._beside.wire(has_answered=True).start(command)
             if self.alive():
                 raise UnreachableError(
                     f"it does not run commands: {sanitize(str(error))}.",

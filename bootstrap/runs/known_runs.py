@@ -67,7 +67,7 @@ class ListedRun(Document):
     results: str
     """home, partly, none, box, moved (from where they were put), lost (with the box), overwritten
     (on the box), away (pulled by another machine, or to a place unknown here)."""
-    log: str  # home, box, moved, lost
+    log: str  # home, partly, box, moved, lost
 
     @property
     def seconds(self) -> int | None:
@@ -174,13 +174,15 @@ def _merged(boxes: Sequence[KnownBox]) -> dict[str, RunAtHome]:
 
 def _listed(kept: RunAtHome, is_gone: bool) -> ListedRun:
     away = "lost" if is_gone else "box"
-    has_log = kept.is_here() if kept.place else None
+    run, has_log = kept.run, kept.is_here() if kept.place else None
+    has_all = not run.goes_on and run.log_bytes <= kept.log_end
     results = kept.results or _THERE.get(kept.results_there, away)
     # What came to a full disk has no manifest.
     mark = {"home": MANIFEST, "partly": ""}.get(results)
     if mark is not None and not Path(kept.result_place, mark).exists():
         results = "moved"
-    log = away if has_log is None else "home" if has_log else "moved"
+    here = "home" if has_all else "partly"
+    log = away if has_log is None else here if has_log else "moved"
     return ListedRun(kept, is_gone, results, log)
 
 
@@ -203,6 +205,7 @@ _UNASKED = {
 """Where no box was asked for them yet."""
 _LOG = {
     "home": "log at home",
+    "partly": "log partly at home",
     "box": "log on the box",
     "moved": "log moved or removed here",
     "lost": "log went with the box",

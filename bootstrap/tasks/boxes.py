@@ -112,7 +112,7 @@ def boxes(call: Call) -> None:
     Example: boxstrap boxes --all
     """
     from bootstrap.boxes.alias import drop_alias
-    from bootstrap.boxes.at_home import all_kept, seen_on
+    from bootstrap.boxes.at_home import all_kept, last_met, seen_on
     from bootstrap.link import shared
     from bootstrap.link.forgotten import forget_box
     from bootstrap.link.record import all_boxes, ended_boxes, is_newer, unreadable_record
@@ -150,7 +150,10 @@ def boxes(call: Call) -> None:
         meant = set(choose([], call.given["group"]))
         known = [box for box in known if not meant.isdisjoint((box.name, box.host_text))]
     now = time.time()
-    listed = [ListedBox(_as_met(box), _running(box), shared.is_open(box), now) for box in known]
+    listed = [
+        ListedBox(replace(box, seen=last_met(box)), _running(box), shared.is_open(box), now)
+        for box in known
+    ]
     table = laid_out([_HEAD, *(one.cells() for one in listed)], call.screen.width, _FIRST)
     rows = [line for row in table for line in row] if listed else []
     lost, ended = unreadable_record(), ended_boxes()
@@ -173,13 +176,6 @@ def boxes(call: Call) -> None:
             ]
         ),
     )
-
-
-def _as_met(box: KnownBox) -> KnownBox:
-    """Count what was asked over a connection that stayed open, too."""
-    from bootstrap.boxes.at_home import seen_on
-
-    return replace(box, seen=max([box.seen, *(one.seen for one in seen_on(box))]))
 
 
 def _list_rented(call: Call) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
@@ -9,16 +10,19 @@ from typing import Any, cast
 
 import pytest
 
-from bootstrap.boxes import BoxState
+from bootstrap.boxes import BoxState, Run
 from bootstrap.boxes import login as logins
+from bootstrap.boxes.at_home import note_seen
 from bootstrap.boxes.login import BoxLogin
-from bootstrap.errors import NoSuchRunError
-from bootstrap.link import CancelToken, KnownBox, record
+from bootstrap.errors import NoSuchRunError, UnreachableError
+from bootstrap.link import CancelToken, KnownBox, parse_host, record
+from bootstrap.link.endpoint import resolve
 from bootstrap.setup import Reporter, SetupRequest, context, sequence
 from tests.cli import User
 from tests.logins import Teller, login_to
 
 HOST = "root@192.0.2.7:2222"
+FINISHED = Run("k", "train-1", "finished", 0, 1, "c" * 40, "w", "train", 1, 2, "true")
 Begin = Callable[..., "BoxLogin | None"]
 
 
@@ -63,6 +67,20 @@ def test_an_unknown_host_or_login_option_starts_no_login_before_the_profile_is_r
 ) -> None:
     login = begin(host, **asked)
     assert login is None or not (login._early or login._dialing)
+
+
+def test_a_box_out_of_reach_is_told_when_a_shared_connection_met_it_last(
+    user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in user.env.items():
+        monkeypatch.setenv(name, value)
+    hours_ago = time.time() - 7200
+    known = record.save_box(KnownBox("gpu", "root@127.0.0.1:1", "127.0.0.1", seen=hours_ago))
+    note_seen(known, [FINISHED], str, every=True)
+    dialing = login_to(known, resolve(parse_host("root@127.0.0.1:1")))._dialed()
+    assert dialing
+    with pytest.raises(UnreachableError, match=r"You were last on this box [\d.]+ s ago"):
+        dialing.socket()
 
 
 def test_an_unknown_box_is_logged_in_to_by_the_first_contact_rule_of_the_profile(

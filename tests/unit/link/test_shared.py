@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.boxes.login import BoxLogin
+from bootstrap.errors import UnreachableError
 from bootstrap.link import keys, mux, record, shared
 from bootstrap.link.endpoint import Endpoint
 from bootstrap.link.exchange import run_script, run_script_checked
@@ -289,6 +290,40 @@ def test_an_unresponsive_shared_connection_is_replaced_by_a_login_at_once(
     box.close()
     if box._dialing:
         box._dialing.close()
+
+
+@pytest.mark.parametrize("has_answered", [True, False])
+def test_a_box_out_of_reach_is_a_lost_link_once_it_answered_over_the_shared_connection(
+    has_answered: bool, keeping: KeepingUser, start_server: Callable[..., Sshd]
+) -> None:
+    server = start_server("box", keeping.user.key)
+    relay = Relay(server.port)
+    keeping.user.write(
+        keeping.user.alias("box", server).replace(f"Port {server.port}", f"Port {relay.port}")
+    )
+    keeping.open()
+    tries: list[float] = []
+
+    def log_in() -> SshWire:
+        tries.append(time.monotonic())
+        if len(tries) == 1:
+            raise UnreachableError("no answer within 10 s.", where="box")
+        relay.heal()
+        return keeping.user.reach("box", box=box.known)
+
+    with keeping.login() as box:
+        box._log_in = log_in  # type: ignore[method-assign]
+        box.dial()
+        if has_answered:
+            assert run_script(box.wire, "echo first") == b"first\n"
+        relay.cut()
+        if has_answered:
+            assert box.ask(lambda now: run_script(now.wire, "echo again")) == b"again\n"
+        else:
+            with pytest.raises(UnreachableError, match="no answer"):
+                box.ask(lambda now: run_script(now.wire, "true"))
+        assert len(tries) == 1 + has_answered
+    relay.close()
 
 
 def test_a_shared_connection_to_a_slow_box_is_not_replaced(

@@ -90,6 +90,25 @@ def test_the_place_of_results_is_what_the_box_reported_last(tmp_path: Path) -> N
         assert [one.results_there for one in known_on(box)] == ["none"]
 
 
+def test_a_log_that_was_brought_before_its_run_ended_is_listed_as_partly_at_home(
+    tmp_path: Path,
+) -> None:
+    box = save_box(KnownBox("gpu", "root@203.0.113.1:22", "203.0.113.1", seen=9_000.0))
+    at_home._folder().mkdir(parents=True)
+    (tmp_path / at_home.LOG).write_text("epoch")
+    for wrote, state, where in (
+        (9, "running", "partly"),
+        (9, "finished", "partly"),
+        (5, "finished", "home"),
+    ):
+        told = dataclasses.replace(RUN, state=state, log_bytes=wrote)
+        there = box.name, box.created, box.host_text
+        live = dataclasses.replace(told, state="running")
+        RunAtHome(*there, live, seen=8_000.0, place=str(tmp_path), log=((0, 5),), log_end=5).save()
+        note_seen(box, [told], str, box_time=9_000, every=True)
+        assert [known_runs._listed(one, False).log for one in known_on(box)] == [where]
+
+
 def test_runs_says_that_unknown_results_went_with_a_destroyed_box_if_there_were_any() -> None:
     kept = RunAtHome("gpu", 1.0, "root@203.0.113.1:22", RUN)
     row = run_rows(
