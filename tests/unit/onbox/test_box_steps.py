@@ -17,7 +17,7 @@ SPECIAL = b"ab=:~#,%@ \t\n\\'\"$\xc3\xa9\x7f"
 BETWEEN = ((b"", b""), (b"a", b"b"), (b":", b""))
 
 
-def test_words_are_quoted_as_bash_quotes_them() -> None:
+def test_steps_in_python_quote_words_as_bash_does() -> None:
     """Stamps that a shell wrote stay true, and a shell reads back what is written for it."""
     random = Random(1)
     words = [bytes([byte]).join(between) for byte in range(1, 256) for between in BETWEEN]
@@ -27,14 +27,14 @@ def test_words_are_quoted_as_bash_quotes_them() -> None:
     assert quoted(*map(os.fsdecode, words)) == done.stdout.decode("ascii")
 
 
-def test_what_a_recipe_leaves_out_is_as_the_plainest_profile_has_it() -> None:
+def test_a_value_left_out_of_a_recipe_is_that_of_a_profile_without_keys() -> None:
     usual = default_values()
     assert {name: usual[name.upper()] for name in Values.__annotations__} == {
         name: getattr(Values({}), name) for name in Values.__annotations__
     }
 
 
-def test_each_step_in_python_has_its_name() -> None:
+def test_each_step_in_python_has_the_name_of_its_file() -> None:
     found = [name for name in NAMES if f"onbox/steps/{name}.py" in onbox_files()]
     assert "lease" in found
     for name in found:

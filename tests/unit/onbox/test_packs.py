@@ -25,7 +25,7 @@ def packs_right(folder: Path, *, note: bool = False) -> bool:
     return is_right
 
 
-def test_a_pack_of_another_size_than_noted_is_damage_and_one_that_came_or_went_is_none(
+def test_setup_finds_a_git_pack_damaged_if_its_size_changed_but_not_if_packs_were_added(
     tmp_path: Path,
 ) -> None:
     first, second = (tmp_path / "packs" / name for name in ("one.pack", "two.pack"))
@@ -46,7 +46,7 @@ def test_a_pack_of_another_size_than_noted_is_damage_and_one_that_came_or_went_i
     assert packs_right(tmp_path)
 
 
-def test_a_lock_that_a_killed_git_left_is_removed_and_one_of_a_git_at_work_stays(
+def test_setup_removes_the_lock_file_of_a_killed_git_but_not_that_of_a_git_at_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = tmp_path / "store/k.git"
@@ -71,7 +71,7 @@ def test_a_lock_that_a_killed_git_left_is_removed_and_one_of_a_git_at_work_stays
     assert data.exists()
 
 
-def test_a_lock_whose_git_ends_just_now_is_no_error(
+def test_a_git_lock_that_vanishes_during_its_removal_is_no_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two clients may send to one box at the same time."""

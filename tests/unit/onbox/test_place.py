@@ -89,7 +89,7 @@ def no_room(tmp_path: Path) -> str:
     return f"{program.parent}:{os.environ['PATH']}"
 
 
-def test_a_full_disk_fails_placing_a_snapshot_until_there_is_room(
+def test_a_tree_is_not_updated_on_a_full_disk_until_there_is_room(
     placed: Placed, monkeypatch: pytest.MonkeyPatch, no_room: str
 ) -> None:
     first = placed.state(a="1\n", b="1\n")
@@ -105,7 +105,7 @@ def test_a_full_disk_fails_placing_a_snapshot_until_there_is_room(
     assert placed.files() == {"a": "2\n", "b": "1\n", "large": "x" * LARGE, "z": "2\n"}
 
 
-def test_a_full_disk_at_the_first_placing_leaves_no_tree(
+def test_a_full_disk_when_a_tree_is_first_made_leaves_none(
     placed: Placed, monkeypatch: pytest.MonkeyPatch, no_room: str
 ) -> None:
     first = placed.state(a="1\n", large="x" * LARGE)
@@ -117,7 +117,7 @@ def test_a_full_disk_at_the_first_placing_leaves_no_tree(
     assert placed.files() == {"a": "1\n", "large": "x" * LARGE}
 
 
-def test_a_full_disk_while_commits_are_fetched_is_no_git_damage(
+def test_a_full_disk_while_commits_are_copied_is_not_reported_as_git_damage(
     placed: Placed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = placed.state(a="1\n"), placed.state(a="2\n")
@@ -130,7 +130,7 @@ def test_a_full_disk_while_commits_are_fetched_is_no_git_damage(
     assert placed.files() == {"a": "1\n"}
 
 
-def test_a_folder_replaced_by_a_symlink_on_the_box_is_kept_by_placing(placed: Placed) -> None:
+def test_an_update_of_a_tree_keeps_a_folder_made_a_symlink_on_the_box(placed: Placed) -> None:
     first = placed.state(a="1\n", data__x="1\n")
     second, third = placed.state(a="2\n"), placed.state(data__x="2\n")
     placed.place(first)
@@ -144,7 +144,7 @@ def test_a_folder_replaced_by_a_symlink_on_the_box_is_kept_by_placing(placed: Pl
     assert (elsewhere / "x").read_text() == "1\n"
 
 
-def test_a_box_edit_that_was_merged_does_not_stop_placing_a_snapshot(placed: Placed) -> None:
+def test_an_edit_on_the_box_that_was_merged_here_does_not_stop_setup(placed: Placed) -> None:
     first = placed.state(a="1\n", b="1\n")
     placed.place(first)
     (placed.tree / "a").write_text("the box's\n")
@@ -182,7 +182,7 @@ def test_a_box_edit_that_was_merged_does_not_stop_placing_a_snapshot(placed: Pla
         assert placed.place(placed.commit) == (1, "box-edits"), placed.said
 
 
-def test_files_edited_on_the_box_are_named_by_each_placing_and_kept(placed: Placed) -> None:
+def test_each_update_of_a_tree_names_and_keeps_files_edited_on_the_box(placed: Placed) -> None:
     """Also if nothing is to be placed; but not those that only their times tell apart."""
     names = ("a", "b", "c__x", "mode", "touched", "gone", "deleted", "linked__x")
     first = placed.state(**dict.fromkeys(names, "1\n"))
@@ -225,7 +225,7 @@ def test_files_edited_on_the_box_are_named_by_each_placing_and_kept(placed: Plac
 
 @pytest.mark.parametrize("notes", ["kept", "lost"])
 @pytest.mark.parametrize("when", ["half of the files", "a file half-written", "before HEAD"])
-def test_a_switch_of_commits_that_was_cut_short_is_finished_and_a_later_edit_stays(
+def test_an_update_of_a_tree_that_was_cut_short_is_finished_and_keeps_a_later_edit(
     placed: Placed, when: str, notes: str
 ) -> None:
     """As a kill in the middle of git's checkout leaves it."""
@@ -255,7 +255,7 @@ def test_a_switch_of_commits_that_was_cut_short_is_finished_and_a_later_edit_sta
     assert git("-C", str(tree), "status", "--porcelain").split() == ["M", "train"]
 
 
-def test_an_edit_in_a_file_of_a_switch_that_was_cut_short_is_in_the_way(placed: Placed) -> None:
+def test_an_edit_after_an_update_was_cut_short_stops_the_next_update(placed: Placed) -> None:
     first, second = placed.state(a="1\n", b="1\n"), placed.state(a="2\n", b="2\n")
     assert placed.place(first) == (0, ""), placed.said
     (placed.home / "steps/k/repo.switch").write_text(f"{second} {first}\n")
@@ -264,7 +264,7 @@ def test_an_edit_in_a_file_of_a_switch_that_was_cut_short_is_in_the_way(placed: 
     assert placed.files() == {"a": "mine\n", "b": "1\n"}
 
 
-def test_placing_runs_no_program_that_the_git_folder_of_a_tree_or_its_attributes_name(
+def test_an_update_of_a_tree_runs_no_program_named_by_its_git_config_or_attributes(
     placed: Placed,
 ) -> None:
     (placed.repo.root / ".gitattributes").write_text("* filter=trap diff=trap merge=trap\n")
@@ -298,7 +298,7 @@ def test_placing_runs_no_program_that_the_git_folder_of_a_tree_or_its_attributes
     assert not sprung.exists(), sprung.read_text()
 
 
-def test_a_tree_whose_git_lost_its_objects_is_damaged_until_it_is_placed_again(
+def test_a_tree_that_lost_its_git_objects_counts_as_damaged_until_it_is_updated(
     placed: Placed,
 ) -> None:
     snapshot = placed.state(a="1\n")
@@ -311,7 +311,7 @@ def test_a_tree_whose_git_lost_its_objects_is_damaged_until_it_is_placed_again(
     assert check(placed.wanted(snapshot), notes=False)
 
 
-def test_a_symlink_of_the_repository_may_become_a_folder_later(placed: Placed) -> None:
+def test_an_update_of_a_tree_replaces_a_symlink_by_a_folder(placed: Placed) -> None:
     (placed.repo.root / "data").symlink_to("elsewhere")
     first = placed.state(a="1\n")
     (placed.repo.root / "data").unlink()
@@ -371,7 +371,7 @@ def test_a_shared_folder_below_a_symlink_out_of_the_tree_is_refused(placed: Plac
 
 
 @pytest.mark.parametrize(("steps", "said"), [("agent repo", "there"), ("repo", "no-python")])
-def test_placing_waits_for_the_python_of_the_step_agent_if_that_is_to_bring_one(
+def test_the_step_repo_waits_for_the_python_of_the_step_agent_if_the_box_has_none(
     tmp_path: Path, steps: str, said: str
 ) -> None:
     """As where the box's own is too old."""
@@ -388,7 +388,7 @@ def test_placing_waits_for_the_python_of_the_step_agent_if_that_is_to_bring_one(
     assert done.stdout.split() == [said]
 
 
-def test_programs_on_a_box_take_names_of_any_bytes_whatever_its_locale_is(tmp_path: Path) -> None:
+def test_boxstraps_program_on_a_box_reads_any_file_name_in_any_locale(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text("import sys\nprint(sys.flags.utf8_mode, sys.argv[1])\n")
     line = f"BOX_HOME={tmp_path}; ONBOX={program}; onbox $'caf\\xe9'"
@@ -416,7 +416,7 @@ def test_the_users_git_name_and_email_are_set_in_the_tree(tmp_path: Path, name: 
         assert placed.repo.git(*git, "--get-all", "user.email").strip() == "me@example.org"
 
 
-def test_what_was_pushed_is_linked_into_a_tree_beside_unless_its_results_lie_there(
+def test_pushed_folders_are_linked_into_a_second_tree_unless_they_hold_results(
     tmp_path: Path,
 ) -> None:
     """Results that were sent so that a run goes on were found there by each later run."""

@@ -136,7 +136,7 @@ exec {0} "$@" 2>/dev/null
 """
 
 
-def test_a_session_name_taken_by_another_setup_gets_the_repository_appended(box: QueueBox) -> None:
+def test_a_tmux_session_name_in_use_gets_the_repository_name_appended(box: QueueBox) -> None:
     """The other setup has the same account but another working folder, so no lock is shared."""
     run = box.make("late")
     (box.bin / "tmux").write_text(MEANWHILE.format(shutil.which("tmux")))
@@ -147,7 +147,7 @@ def test_a_session_name_taken_by_another_setup_gets_the_repository_appended(box:
     assert sorted(sessions) == ["train", "train-homework"]
 
 
-def test_a_session_may_have_the_first_letters_of_one_whose_run_is_over(box: QueueBox) -> None:
+def test_a_tmux_session_name_may_begin_like_that_of_an_ended_run(box: QueueBox) -> None:
     for name, seconds in (("big", 0), ("b", 60)):
         run = box.make(name)
         words = f"{name!r}, ['sleep', '{seconds}']"
@@ -159,7 +159,7 @@ def test_a_session_may_have_the_first_letters_of_one_whose_run_is_over(box: Queu
 
 
 @pytest.mark.slow
-def test_queued_runs_wait_for_their_gpus_in_order_and_get_a_tmux_session(box: QueueBox) -> None:
+def test_queued_runs_begin_in_order_once_their_gpus_are_free(box: QueueBox) -> None:
     box.begin(box.make("live", gpus="0"))
     for name, gpus in (("both", "0,1"), ("last", "1")):
         box.begin(box.make(name, gpus=gpus, queue="gpus"))
@@ -210,7 +210,7 @@ LIVE, BEFORE = {"pid": run_queue.identity(os.getpid())}, {"queue": "gpus"}
         ("gpus", OVER, BEFORE, True),
     ],
 )
-def test_a_queued_run_begins_waits_or_is_dropped_by_how_the_run_before_ended(
+def test_a_run_queued_after_another_begins_only_if_that_run_succeeded(
     tmp_path: Path,
     waits_for: str,
     before: dict[str, str],
@@ -238,7 +238,7 @@ def test_a_queued_run_begins_waits_or_is_dropped_by_how_the_run_before_ended(
 
 
 @pytest.mark.slow
-def test_killed_waiters_of_queued_runs_are_restarted_by_living_waiters(box: QueueBox) -> None:
+def test_the_waiting_process_of_one_queued_run_restarts_killed_others(box: QueueBox) -> None:
     box.begin(box.make("live"))
     queued = [box.begin(box.make(f"queued-{n}", queue="gpus")) for n in range(4)]
     for run in queued[:3]:
@@ -249,7 +249,7 @@ def test_killed_waiters_of_queued_runs_are_restarted_by_living_waiters(box: Queu
     assert box.begun() == ["live", *(run.name for run in queued)]
 
 
-def test_a_queued_run_begins_only_once_the_results_before_are_kept(
+def test_a_queued_run_begins_only_after_earlier_results_were_copied(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine, me = RunFolder(tmp_path / "runs/homework/mine"), run_queue.identity(os.getpid())
@@ -264,7 +264,7 @@ def test_a_queued_run_begins_only_once_the_results_before_are_kept(
 
 
 @pytest.mark.slow
-def test_queued_runs_whose_waiters_were_all_killed_restart_by_setup(box: QueueBox) -> None:
+def test_setup_restarts_the_killed_waiting_processes_of_queued_runs(box: QueueBox) -> None:
     live = box.begin(box.make("live"))
     queued = [box.begin(box.make(f"queued-{n}", queue="gpus")) for n in range(3)]
 
@@ -302,7 +302,7 @@ def test_stop_removes_a_queued_run_and_the_next_queued_run_begins(box: QueueBox)
 
 
 @pytest.mark.slow
-def test_a_queued_run_with_two_waiters_begins_only_once(box: QueueBox) -> None:
+def test_a_queued_run_with_two_waiting_processes_begins_only_once(box: QueueBox) -> None:
     live = box.begin(box.make("live"))
     run = box.begin(box.make("queued", queue="gpus"))
     waiter = (run / "waiter").read_text()
@@ -316,7 +316,7 @@ def test_a_queued_run_with_two_waiters_begins_only_once(box: QueueBox) -> None:
     assert box.state(live) == "finished 0"
 
 
-def test_a_tmux_server_is_no_runner_of_the_run_of_its_first_session(box: QueueBox) -> None:
+def test_a_tmux_server_is_not_taken_for_the_process_of_its_first_run(box: QueueBox) -> None:
     """It keeps the words it was started with: later starts of that run waited for it in vain."""
     run = f"new_run.RunFolder({str(box.make('live'))!r})"
     program = f"['true', 'runs.runner', {run}.path, '']"
@@ -326,7 +326,7 @@ def test_a_tmux_server_is_no_runner_of_the_run_of_its_first_session(box: QueueBo
 
 
 @pytest.mark.slow
-def test_a_run_begins_detached_where_tmux_makes_no_session(box: QueueBox) -> None:
+def test_a_run_begins_without_tmux_if_tmux_fails(box: QueueBox) -> None:
     """It was refused, and could neither be started later nor resumed."""
     run = box.make("live")
     (box.bin / "tmux").write_text("#!/bin/sh\nexit 1\n")
@@ -337,7 +337,7 @@ def test_a_run_begins_detached_where_tmux_makes_no_session(box: QueueBox) -> Non
     wait_until((run / "exit").exists)
 
 
-def test_a_run_is_resumed_though_its_last_resumption_was_made_and_never_started(
+def test_a_died_run_can_be_resumed_again_if_its_last_resumption_never_started(
     box: QueueBox,
 ) -> None:
     died, made = box.make("s-1"), box.make("s-2")
@@ -365,7 +365,7 @@ def test_without_tmux_a_started_run_does_not_hold_the_setup_lock(box: QueueBox) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["bash {}", "true; bash {}", "bash {} | cat"])
-def test_a_runs_exit_code_is_kept_though_its_runner_was_killed(box: QueueBox, command: str) -> None:
+def test_the_exit_code_of_a_run_is_kept_if_its_runner_dies(box: QueueBox, command: str) -> None:
     program = box.home / "program"
     program.write_text(f"until [ -e {box.gates}/live ]; do sleep 0.02; done; exit 7\n")
     run = box.begin(box.make("live", command=command.format(program)))

@@ -42,7 +42,7 @@ def test_a_secret_is_redacted_in_each_url_json_or_base64_encoding(form):
 
 
 @pytest.mark.parametrize("before", ["u:", "me:", "you:", "user:"])
-def test_a_secret_inside_longer_base64_is_redacted(before):
+def test_a_secret_inside_longer_base64_text_is_redacted(before):
     encoded = base64.b64encode(f"{before}{TOKEN}:tail".encode()).decode()
     redacted = Redactor({"T": TOKEN}).text(f"Authorization: Basic {encoded}")
     assert "[T hidden]" in redacted
@@ -89,13 +89,13 @@ def test_redacting_a_stream_in_pieces_equals_redacting_the_whole(secrets, parts,
     assert not any(value.encode() in redacted for value in secrets.values())
 
 
-def test_a_newline_at_the_end_of_a_secret_is_not_part_of_it():
+def test_a_newline_at_the_end_of_a_secret_is_ignored_by_redaction():
     assert Redactor({"T": TOKEN + "\n"}).text(f"{TOKEN}.") == "[T hidden]."
     with pytest.raises(TooShortError):
         Redactor({"T": "12345\n"})
 
 
-def test_the_redacting_stream_holds_back_only_a_possible_start_of_a_secret():
+def test_redaction_of_a_stream_delays_only_a_possible_start_of_a_secret():
     stream = Redactor({"T": TOKEN}).stream()
     assert stream.feed(b"loss 0.5\n") == b"loss 0.5\n"
     assert stream.feed(b"x abc") == b"x "
@@ -145,7 +145,7 @@ def test_each_line_of_a_private_key_is_redacted_in_each_encoding(disguise):
         assert not any(line[at : at + 12] in shown for at in range(len(line) - 12))
 
 
-def test_redaction_can_keep_the_length_of_the_text():
+def test_redaction_of_a_secret_can_keep_the_length_of_the_text():
     redactor = Redactor({"TOKEN": "t" * 20, "T": "short1"}, same_length=True)
     text = f"a {'t' * 20} b short1 c"
     assert redactor.text(text) == "a [TOKEN hidden******] b ****** c"

@@ -70,7 +70,7 @@ def new(tmp_path: Path) -> Path:
     return site
 
 
-def test_only_image_packages_with_a_complete_record_can_be_reused(image: Path) -> None:
+def test_only_packages_of_an_image_with_complete_metadata_are_reused(image: Path) -> None:
     install(image, "Some_Thing", {"thing.py": "x = 1\n"})
     install(image, "by-uv", {"by_uv.py": ""}, installer="uv")
     install(image, "pip", {"pip.py": ""})
@@ -86,7 +86,7 @@ def test_only_image_packages_with_a_complete_record_can_be_reused(image: Path) -
     assert {one.root for one in found} == {image}
 
 
-def test_image_environments_are_found_except_boxstraps_own(image: Path, tmp_path: Path) -> None:
+def test_reuse_finds_environments_of_the_image_but_not_its_own(image: Path, tmp_path: Path) -> None:
     install(image, "thing", {"thing.py": "x = 1\n"})
     elsewhere = tmp_path / "elsewhere"
     (found,) = find_images([image, elsewhere, image], elsewhere, elsewhere)
@@ -98,7 +98,7 @@ def test_image_environments_are_found_except_boxstraps_own(image: Path, tmp_path
     assert find_images([image], elsewhere, elsewhere) == []
 
 
-def test_the_login_shells_python_is_found_whatever_the_shell_prints(
+def test_the_python_of_the_login_shell_is_found_despite_shell_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = tmp_path / "its own"
@@ -197,13 +197,13 @@ TRAMPOLINE = f"#!/bin/sh\n'''exec' \"{LONG}\" \"$0\" \"$@\"\n' '''\n".encode()
         (b"\x7fELF python\n", "/n/python", b"\x7fELF python\n"),
     ],
 )
-def test_copied_scripts_start_the_new_environments_python(
+def test_scripts_copied_from_an_image_start_the_python_of_the_new_environment(
     text: bytes, python: str, expected: bytes
 ) -> None:
     assert with_interpreter(text, python) == expected
 
 
-def test_network_and_disk_speed_for_reuse_are_read_from_the_verdict(tmp_path: Path) -> None:
+def test_reuse_of_packages_takes_network_and_disk_speed_of_the_verdict(tmp_path: Path) -> None:
     verdict = tmp_path / "gpu.json"
     assert reuse.read_speeds(verdict) == Speeds(100.0, 500.0)
     rows = [("index", "9.8 MB/s from host"), ("disk-speed", "812 MB/s"), ("ram", "8.0 GiB")]
@@ -246,7 +246,7 @@ Would install 2 packages
 
 
 @pytest.mark.parametrize(("mb_s", "taken"), [("0.1", ["big", "small"]), ("900", [])])
-def test_image_packages_that_uv_would_keep_are_copied_only_on_a_slow_network(
+def test_packages_of_the_image_are_copied_only_where_downloading_would_be_slower(
     image: Path, new: Path, capsys: pytest.CaptureFixture[str], mb_s: str, taken: list[str]
 ) -> None:
     for name in ("old-one", "unused", "again", "small"):
@@ -262,7 +262,7 @@ def test_image_packages_that_uv_would_keep_are_copied_only_on_a_slow_network(
     assert (said[-1] == told) == Path(words[-1]).exists() == bool(taken)
 
 
-def test_the_size_of_wheels_is_estimated_from_a_compressed_sample(image: Path, new: Path) -> None:
+def test_the_download_size_of_packages_is_estimated_by_a_sample(image: Path, new: Path) -> None:
     size = 4_000_000
     random, zeros = Random(2).randbytes(size).decode("latin-1"), "\0" * size
     found = [install(image, name, {f"{name}.so": ""}) for name in ("random", "zeros")]
@@ -298,7 +298,7 @@ def test_the_images_torch_is_reused_only_if_its_cuda_fits_backend_and_driver(
     assert reuse.torch_fits(verdict, backend, tmp_path) == fits
 
 
-def test_the_copy_of_an_environment_that_uv_plans_by_has_only_its_packages_metadata(
+def test_to_plan_an_install_uv_gets_a_copy_of_the_metadata_of_image_packages_alone(
     image: Path, new: Path, tmp_path: Path
 ) -> None:
     install(image, "thing", {"thing.py": "x = 1\n"})
@@ -309,7 +309,7 @@ def test_the_copy_of_an_environment_that_uv_plans_by_has_only_its_packages_metad
     assert list(new.iterdir()) == []
 
 
-def test_packages_are_reused_only_by_the_same_python_version_and_abi(tmp_path: Path) -> None:
+def test_packages_of_an_image_are_reused_only_by_the_same_python_and_abi(tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.write_text("#!/bin/sh\necho \"(3, 9) ['.cpython-39-x86_64-linux-gnu.so']\"\n")
     other.chmod(0o755)

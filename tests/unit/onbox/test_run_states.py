@@ -77,7 +77,7 @@ def probed(workdir: Path) -> Run:
 
 
 @each_case
-def test_a_runs_state_is_read_from_its_record_as_in_the_table(name: str, workdir: Path) -> None:
+def test_the_state_of_a_run_is_read_from_its_files_on_a_box(name: str, workdir: Path) -> None:
     case = CASES[name]
     words = [case.state, *([] if case.rc is None else [str(case.rc)])]
     assert RunFolder(run_of(workdir)).state() == " ".join(words)
@@ -126,12 +126,12 @@ def test_a_died_run_with_a_resume_command_can_be_resumed(workdir: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["not begun, since another failed"])
-def test_a_run_not_started_after_a_failed_run_names_the_failed_run(workdir: Path) -> None:
+def test_a_queued_run_that_was_not_started_names_the_failed_run(workdir: Path) -> None:
     assert probed(workdir).outcome() == "was not started, since train-1 did not end with 0"
 
 
 @each_state
-def test_a_client_that_follows_a_log_is_told_the_runs_end(name: str, workdir: Path) -> None:
+def test_logs_follow_is_told_how_the_followed_run_ended(name: str, workdir: Path) -> None:
     query = ask("verbs", {"verb": "end", "run": "homework/train-1"}, workdir=str(workdir))
     case, before = CASES[name], probed(workdir)
     run = as_it_ended(before, said("sh", query).split("\t")[0])
@@ -167,7 +167,7 @@ def test_top_shows_other_live_runs_beside_the_newest(name: str, workdir: Path) -
 
 
 @each_state
-def test_a_missing_tmux_session_counts_only_after_the_run_began(
+def test_a_missing_tmux_session_is_noticed_only_for_a_run_that_has_begun(
     name: str, workdir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(new_run, "has_tmux", lambda: True)
@@ -178,7 +178,7 @@ def test_a_missing_tmux_session_counts_only_after_the_run_began(
 
 
 @each_state
-def test_a_tree_is_held_by_running_and_queued_runs(name: str, workdir: Path) -> None:
+def test_the_tree_of_a_running_or_queued_run_is_in_use(name: str, workdir: Path) -> None:
     home, folder = workdir / ".boxstrap", run_of(workdir) / "nowhere"
     # A queued run has its tree already.
     alive = CASES[name].state in ("running", "queued")
@@ -199,13 +199,13 @@ def wait_for_training(workdir: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("name", OVER[-3:])
-def test_a_door_that_waits_for_training_ends_with_its_exit_code(name: str, workdir: Path) -> None:
+def test_a_job_by_a_door_ends_with_the_exit_code_of_its_run(name: str, workdir: Path) -> None:
     done = wait_for_training(workdir)
     rc = CASES[name].rc
     assert (done.returncode, done.stdout) == (1 if rc is None else rc, "step 1\n")
 
 
-def test_a_door_waits_for_the_run_that_started_last(tmp_path: Path) -> None:
+def test_a_job_by_a_door_waits_for_the_run_that_started_last(tmp_path: Path) -> None:
     """What an older run still uploads is written into its folder later."""
     for at, (name, rc) in enumerate([("train-1", 3), ("train-2", 0)]):
         run = tmp_path / ".boxstrap/runs/homework" / name
@@ -218,7 +218,7 @@ def test_a_door_waits_for_the_run_that_started_last(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", BEGUN[:2] + BEGUN[-2:])
-def test_a_sessions_window_closes_only_when_its_run_is_over(name: str, workdir: Path) -> None:
+def test_a_tmux_window_closes_only_when_its_run_ended(name: str, workdir: Path) -> None:
     program = onbox(workdir / ".boxstrap/box/current")
     command = [sys.executable, str(program), "runs.window", str(run_of(workdir))]
     window = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
@@ -235,7 +235,7 @@ def test_a_sessions_window_closes_only_when_its_run_is_over(name: str, workdir: 
         window.wait()
 
 
-def test_every_state_of_a_run_has_a_case_in_the_table() -> None:
+def test_every_state_of_a_run_is_tried_by_the_tests_of_states() -> None:
     assert {case.state for case in CASES.values()} == STATES
 
 

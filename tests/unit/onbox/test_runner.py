@@ -67,13 +67,13 @@ def was(run: Path, name: str) -> str:
     return (run / name).read_text().strip() if (run / name).exists() else ""
 
 
-def test_the_profiles_variables_do_not_collide_with_the_runners_own(tmp_path: Path) -> None:
+def test_env_of_a_profile_may_use_names_of_the_runners_variables(tmp_path: Path) -> None:
     names = ("run", "env_file", "venv", "child", "rc", "shown", "identity", "stat", "fields", "IFS")
     code, why, log = finish(tmp_path, 'echo "$run $child"', **dict.fromkeys(names, "abc"))
     assert (code, why, log) == ("0", "exit 0", "abc abc\n")
 
 
-def test_a_run_gets_no_tmpdir_of_a_login_that_is_not_there(
+def test_a_run_does_not_inherit_a_tmpdir_that_does_not_exist(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for folder, stays in ((tmp_path, True), (tmp_path / "gone", False)):
@@ -82,14 +82,14 @@ def test_a_run_gets_no_tmpdir_of_a_login_that_is_not_there(
         assert ("TMPDIR" in os.environ) == stays
 
 
-def test_the_profiles_path_variable_applies_only_to_the_training_command(tmp_path: Path) -> None:
+def test_path_in_env_of_a_profile_applies_to_the_training_command_alone(tmp_path: Path) -> None:
     code, _, log = finish(tmp_path, "true", PATH="/nowhere")
     assert code == "127"
     assert "bash" in log
 
 
 @pytest.mark.parametrize("before", ["", "head -c 100000 /dev/zero; "])
-def test_a_runs_exit_code_is_recorded_whether_its_window_shows_the_last_line_or_hangs(
+def test_the_exit_code_of_a_run_is_recorded_even_if_its_tmux_window_hangs(
     before: str, tmp_path: Path
 ) -> None:
     """It was once written after that, too late for a client that watches a run start."""
@@ -102,7 +102,7 @@ def test_a_runs_exit_code_is_recorded_whether_its_window_shows_the_last_line_or_
     assert was(run, "exit") == "7"
 
 
-def test_what_a_runner_leaves_to_a_fork_is_done_though_its_terminal_went_with_it(
+def test_work_after_the_end_of_a_run_is_done_though_its_terminal_was_closed(
     tmp_path: Path,
 ) -> None:
     def note() -> None:
@@ -116,7 +116,7 @@ def test_what_a_runner_leaves_to_a_fork_is_done_though_its_terminal_went_with_it
     assert (tmp_path / "noted").exists()
 
 
-def test_a_crash_before_a_pipe_fails_the_run_with_its_exit_code(tmp_path: Path) -> None:
+def test_a_command_that_fails_before_a_pipe_fails_its_run(tmp_path: Path) -> None:
     code, why, log = finish(tmp_path, "(echo said; exit 7) | cat")
     assert (code, log) == ("7", "said\n")
     assert why == "pipeline 7 0"
@@ -132,7 +132,7 @@ def test_a_crash_before_a_pipe_fails_the_run_with_its_exit_code(tmp_path: Path) 
         ("set +o pipefail; yes | head -n 1", "0", "pipeline 141 0"),
     ],
 )
-def test_the_cause_of_a_runs_exit_code_is_recorded_for_command_and_pipeline(
+def test_a_run_records_which_part_of_its_command_gave_the_exit_code(
     command: str, code: str, why: str, tmp_path: Path
 ) -> None:
     assert finish(tmp_path, command)[:2] == (code, why)
@@ -195,7 +195,7 @@ def test_stop_asks_each_process_of_a_run_only_once(killed: bool, tmp_path: Path)
     assert (run / "ended").read_text() == "stop\n"
 
 
-def test_records_of_a_real_runner_are_read_as_waiting_running_died_or_failed(
+def test_files_of_a_real_run_are_read_as_waiting_running_died_or_failed(
     tmp_path: Path,
 ) -> None:
     """The records of a real runner have the states that `tests/run_states.py` lists."""
@@ -222,7 +222,7 @@ def state(run: Path) -> str:
     return RunFolder(run).state()
 
 
-def test_a_process_that_ignores_sigterm_is_killed_after_the_grace(tmp_path: Path) -> None:
+def test_stop_kills_a_process_that_ignores_sigterm_after_the_grace(tmp_path: Path) -> None:
     deaf = "trap '' TERM; echo deaf >ready; while :; do sleep 0.1; done"
     run, env = make_run(tmp_path, f'setsid bash -c "{deaf}" & wait')
     (run / "grace").write_text("2\n")
@@ -235,7 +235,7 @@ def test_a_process_that_ignores_sigterm_is_killed_after_the_grace(tmp_path: Path
     assert not [one for one in Path("/proc").glob("[0-9]*/environ") if holds(one, str(run))]
 
 
-def test_stopping_a_run_leaves_a_run_of_a_longer_name_alone(tmp_path: Path) -> None:
+def test_stop_of_a_run_spares_a_run_whose_name_begins_alike(tmp_path: Path) -> None:
     run, runner = begun(tmp_path, "sleep 600")
     other = subprocess.Popen(["sleep", "600"], env={"BOXSTRAP_RUN": f"{run}0"})
     runner.send_signal(signal.SIGTERM)

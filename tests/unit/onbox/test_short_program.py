@@ -12,16 +12,16 @@ from bootstrap.onbox.short_program import run
 LARGE = b"x" * (1 << 20)
 
 
-def test_a_program_that_reads_and_prints_much_at_once_does_not_hang() -> None:
+def test_a_program_called_on_a_box_may_read_and_print_much_at_once() -> None:
     done = run(["sh", "-c", "tee /dev/fd/2"], {**os.environ}, LARGE)
     assert (done.code, done.output, done.errors) == (0, LARGE, LARGE)
 
 
-def test_a_program_that_reads_nothing_of_its_input_is_no_error() -> None:
+def test_a_program_called_on_a_box_may_ignore_its_input() -> None:
     assert run(["sh", "-c", "exit 3"], {**os.environ}, LARGE).code == 3
 
 
-def test_a_program_gets_no_lock_of_ours_and_ends_at_a_closed_pipe() -> None:
+def test_a_program_called_on_a_box_inherits_no_lock_and_ends_at_sigpipe() -> None:
     lock, other = os.pipe()
     os.set_inheritable(lock, True)
     done = run(["sh", "-c", "kill -PIPE $$; echo late"], {**os.environ})
@@ -32,7 +32,7 @@ def test_a_program_gets_no_lock_of_ours_and_ends_at_a_closed_pipe() -> None:
         os.close(file)
 
 
-def test_a_program_that_is_not_there_raises_an_error_and_leaves_no_file_open() -> None:
+def test_calling_a_missing_program_on_a_box_raises_an_error_and_leaks_no_file() -> None:
     before = names_in("/proc/self/fd")
     with pytest.raises(FileNotFoundError):
         run(["no-such-program"], {**os.environ})

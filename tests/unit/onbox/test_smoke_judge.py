@@ -83,7 +83,7 @@ def test_a_healthy_gpu_passes_every_check_of_the_smoke_test() -> None:
         ("start", {"error": "system not yet initialized"}, "return", "smoke", "smoke-failed"),
     ],
 )
-def test_a_smoke_test_far_below_the_table_gives_a_warning_and_a_wrong_result_verdict_return(
+def test_a_slow_smoke_test_is_a_warning_and_one_with_wrong_results_gives_verdict_return(
     part: str, value: Any, outcome: str, check: str, code: str
 ) -> None:
     row = graded(**{part: value})[check]
@@ -96,17 +96,17 @@ def test_throttling_under_load_in_the_smoke_test_gives_a_warning(bit: int) -> No
     assert rows["smoke-throttling"].code == "smoke-throttle"
 
 
-def test_a_power_cap_or_idle_clocks_are_not_judged_as_throttling() -> None:
+def test_the_smoke_test_does_not_judge_a_power_cap_or_idle_as_throttling() -> None:
     looks = ({**LOOK, "throttle": 1}, {**LOOK, "throttle": 4})
     assert graded(looks=looks)["smoke-throttling"].outcome == "pass"
 
 
-def test_values_that_nvml_did_not_report_are_not_judged() -> None:
+def test_the_smoke_test_does_not_judge_unreported_nvml_values() -> None:
     assert "smoke-throttling" not in graded(looks=({**LOOK, "throttle": None},))
     assert "link" not in graded(looks=())["smoke-bus"].read
 
 
-def test_too_little_free_gpu_memory_makes_the_memory_check_not_applicable() -> None:
+def test_the_smoke_test_of_gpu_memory_is_left_out_when_too_little_is_free() -> None:
     rows = graded(memory={"wrong": 0, "bytes": 30 << 30, "total": 70 << 30})
     assert rows["smoke-memory"].outcome == "n/a"
     assert graded(mode="quick", memory={"wrong": 0, "bytes": 8 << 30, "total": 70 << 30})[
@@ -116,7 +116,7 @@ def test_too_little_free_gpu_memory_makes_the_memory_check_not_applicable() -> N
     assert tight["smoke-memory"].outcome == "n/a"
 
 
-def test_a_gpu_model_that_is_not_in_the_table_is_measured_but_not_judged() -> None:
+def test_a_gpu_model_of_unknown_speed_is_measured_but_not_judged_by_the_smoke_test() -> None:
     rows = graded(name="NVIDIA H20")
     for check in ("smoke-speed", "smoke-memory-speed", "smoke-bus"):
         assert rows[check].outcome == "n/a"
@@ -165,11 +165,11 @@ def test_a_gpu_is_found_in_the_table_of_peak_speeds_however_its_driver_spells_it
     "name",
     [None, "", "NVIDIA H20", "NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA A100-SXM4-80GB MIG 1g"],
 )
-def test_a_related_gpu_name_does_not_find_a_row_in_the_table_of_peaks(name: str | None) -> None:
+def test_a_related_gpu_name_is_not_judged_by_peaks_of_another_card(name: str | None) -> None:
     assert model_of(name) is None
 
 
-def test_the_table_of_peaks_has_plausible_figures_with_a_source_each() -> None:
+def test_the_table_of_peak_speeds_of_gpus_has_plausible_values_and_sources() -> None:
     assert {model.source for model in MODELS} == set(SOURCES)
     assert len({model.name for model in MODELS}) == len(MODELS)
     for model in MODELS:

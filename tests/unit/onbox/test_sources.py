@@ -77,7 +77,7 @@ def test_an_included_requirements_file_is_found_in_every_notation_of_pip(
 @pytest.mark.parametrize(
     "line", ["# -r base.txt\n", "torch # as base.txt says\n", "-r https://example.org/base.txt\n"]
 )
-def test_a_commented_or_remote_requirements_file_is_not_read(tmp_path: Path, line: str) -> None:
+def test_setup_reads_no_commented_or_remote_requirement_file(tmp_path: Path, line: str) -> None:
     assert sources(tmp_path, {"requirements.txt": line, "base.txt": "six\n"}) == [
         "requirements.txt"
     ]
@@ -99,7 +99,7 @@ def test_included_requirement_files_are_found_relative_to_their_folder(tmp_path:
     ("line", "folder"),
     [("-e ../../libs/common", "apps/a"), ("../../libs/common", "apps/a"), ("-e libs/common", "")],
 )
-def test_a_local_package_path_counts_from_the_requirements_file_or_the_tree(
+def test_a_local_package_path_is_relative_to_the_requirements_file_or_the_tree(
     tmp_path: Path, line: str, folder: str
 ) -> None:
     """Installers read such paths from where they are started, most people from the file."""
@@ -133,7 +133,7 @@ ENCODED = st.sampled_from((UTF8, "utf-8-sig", UTF16))
 @pytest.mark.slow
 @settings(deadline=None, max_examples=15)
 @generated(st.lists(st.tuples(TEXT, ENCODED), min_size=5, max_size=5))
-def test_no_requirements_file_that_pip_reads_is_missed(
+def test_setup_reads_every_requirements_file_that_pip_would_read(
     tmp_path_factory: pytest.TempPathFactory, texts: list[tuple[list[Any], str]]
 ) -> None:
     root = tmp_path_factory.mktemp("tree")
@@ -239,7 +239,7 @@ def test_a_change_of_any_file_that_the_installer_reads_makes_another_environment
 
 
 @pytest.mark.slow
-def test_a_local_package_counts_with_the_content_of_all_its_files(tmp_path: Path) -> None:
+def test_a_changed_file_of_a_local_package_makes_a_new_environment(tmp_path: Path) -> None:
     trees = Trees(tmp_path)
     (trees.home / "steps/k/placed").mkdir(parents=True)
     write(trees.main, {"requirements.txt": "./lib\n", "lib/setup.py": "", "lib/own.py": ""})
@@ -251,7 +251,7 @@ def test_a_local_package_counts_with_the_content_of_all_its_files(tmp_path: Path
 
 
 @pytest.mark.slow
-def test_a_program_begun_before_the_files_came_reads_them_as_they_are_then(tmp_path: Path) -> None:
+def test_requirement_files_are_read_as_they_are_after_the_tree_was_updated(tmp_path: Path) -> None:
     trees = Trees(tmp_path)
     shown = 'find_sources; printf "%s\\n" "${SOURCES[@]}" "${FINDER_OF-none}"'
     said = trees.ask(f"begin_sources; echo six >$REPO_DIR/requirements.txt; {shown}")

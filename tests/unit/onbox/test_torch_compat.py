@@ -63,7 +63,7 @@ def test_a_torch_build_runs_on_a_card_only_with_kernels_for_its_capability(
     assert has_kernels(capability, built_for) is runs
 
 
-def test_kernels_compiled_on_the_box_need_a_driver_as_new_as_the_compiler() -> None:
+def test_torch_kernels_compiled_on_a_box_need_a_driver_as_new_as_the_compiler() -> None:
     assert has_kernels((12, 0), ["compute_90"], wheel=(12, 8), driver=(12, 8))
     assert not has_kernels((12, 0), ["compute_90"], wheel=(12, 8), driver=(12, 4))
     assert has_kernels((9, 0), ["sm_90"], wheel=(12, 8), driver=(12, 4))
@@ -137,7 +137,7 @@ def test_a_torch_build_without_cuda_is_reported_before_the_download() -> None:
         ("cu126", "torch==2.9.0\n"),
     ],
 )
-def test_requirements_that_fit_the_driver_are_not_reported(backend: str, text: str) -> None:
+def test_torch_requirements_that_fit_the_driver_are_accepted(backend: str, text: str) -> None:
     assert before(A100, backend, [text]) is None
 
 

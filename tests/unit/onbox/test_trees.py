@@ -163,7 +163,7 @@ def trees(tmp_path: Path) -> Trees:
     return Trees(tmp_path)
 
 
-def test_a_new_run_takes_the_main_tree_if_no_live_run_is_there(trees: Trees) -> None:
+def test_a_new_run_uses_the_main_tree_if_no_live_run_is_there(trees: Trees) -> None:
     trees.add_run("train-1", trees.main, state="finished")
     assert trees.choose() == (1, "homework", "steps/k")
     assert not (trees.home / "steps").exists()
@@ -175,7 +175,7 @@ def test_a_new_run_gets_a_tree_beside_a_main_tree_with_a_live_run(trees: Trees) 
     assert (trees.home / "steps/k/beside/2/repo.dir").read_text() == f"{trees.beside(2)}\n"
 
 
-def test_a_tree_whose_environment_a_live_run_uses_is_not_taken(trees: Trees) -> None:
+def test_a_new_run_uses_no_tree_whose_environment_a_live_run_uses(trees: Trees) -> None:
     trees.add_tree(2)
     trees.add_run("train-1", trees.beside(2))
     assert trees.choose()[0] == 3
@@ -183,12 +183,12 @@ def test_a_tree_whose_environment_a_live_run_uses_is_not_taken(trees: Trees) -> 
     assert trees.choose()[0] == 3 + 1
 
 
-def test_a_live_run_beside_with_its_own_environment_leaves_the_main_tree_free(trees: Trees) -> None:
+def test_a_new_run_uses_the_main_tree_beside_a_run_with_tree_and_environment(trees: Trees) -> None:
     trees.add_run("train-1", trees.beside(2), venv=trees.beside(2) / ".venv")
     assert trees.choose()[0] == 1
 
 
-def test_repeated_work_takes_the_tree_of_its_last_run_else_a_new_tree(trees: Trees) -> None:
+def test_a_repeated_run_uses_the_tree_of_its_last_run_else_a_new_one(trees: Trees) -> None:
     trees.add_run("train-1", trees.main)
     for number, content, command in (
         (2, "c2", TRAIN),
@@ -216,7 +216,7 @@ def test_repeated_work_takes_the_tree_of_its_last_run_else_a_new_tree(trees: Tre
     assert trees.choose()[0] == 6
 
 
-def test_a_tree_beside_that_no_run_has_used_is_taken(trees: Trees) -> None:
+def test_a_new_run_reuses_a_second_tree_without_runs(trees: Trees) -> None:
     trees.add_run("train-1", trees.main)
     trees.add_tree(2)
     assert trees.choose()[0] == 2
@@ -233,7 +233,7 @@ OWN_TREE = {
 
 
 @pytest.mark.parametrize(("values", "number"), OWN_TREE.values(), ids=OWN_TREE)
-def test_a_cell_gets_a_tree_without_results_but_its_own(
+def test_a_sweep_cell_gets_a_tree_without_results_of_other_runs(
     trees: Trees, values: dict[str, str], number: int
 ) -> None:
     assert trees.choose(**values)[0] == 1  # it is not made yet
@@ -248,7 +248,7 @@ def test_a_cell_gets_a_tree_without_results_but_its_own(
     assert trees.choose(**values)[0] == number
 
 
-def test_a_foreign_folder_or_symlink_in_place_of_a_tree_is_skipped(trees: Trees) -> None:
+def test_a_new_run_skips_a_users_folder_or_symlink_in_place_of_a_tree(trees: Trees) -> None:
     trees.add_run("train-1", trees.main)
     trees.beside(2).mkdir()
     trees.beside(3).symlink_to("nowhere")
@@ -294,14 +294,14 @@ def test_a_tree_beside_shares_the_environment_only_if_requirements_are_the_same(
     assert trees.environment(other, RUN_VARIABLES="BOXSTRAP_CELL=0") == "homework@2/.venv"
 
 
-def test_a_broken_environment_is_not_shared_with_a_tree_beside(trees: Trees) -> None:
+def test_a_second_tree_does_not_share_a_broken_environment(trees: Trees) -> None:
     files = {"requirements.txt": "torch\n"}
     trees.make_environment(files)
     (trees.main / ".venv/lib/python3/site-packages/torch").rmdir()
     assert trees.environment(files) == "homework@2/.venv"
 
 
-def test_an_environment_that_the_profile_places_is_used_by_all_trees(trees: Trees) -> None:
+def test_all_trees_use_the_environment_that_python_venv_names(trees: Trees) -> None:
     files = {"requirements.txt": "-e .\n"}
     trees.make_environment(files)
     venv = trees.home.parent / "env"
@@ -322,7 +322,7 @@ def test_an_environment_that_a_live_run_uses_is_not_changed(trees: Trees) -> Non
 
 
 @pytest.mark.parametrize(("state", "is_held"), [("running", True), ("died", False)])
-def test_a_live_run_holds_its_tree_also_where_no_python_answers(
+def test_setup_on_a_box_without_python_changes_no_tree_of_a_live_run(
     state: str, is_held: bool, trees: Trees
 ) -> None:
     """A setup that brings the box's Python again switches no files under it."""
@@ -334,7 +334,7 @@ def test_a_live_run_holds_its_tree_also_where_no_python_answers(
     assert ("tree 1" in said) != is_held
 
 
-def test_copies_of_earlier_results_are_finished_though_the_files_cant_be_placed(
+def test_copies_of_earlier_results_are_finished_even_if_the_tree_can_not_be_updated(
     trees: Trees, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A copy that was cut off would stay in the folder of its run."""
@@ -361,7 +361,7 @@ def test_copies_of_earlier_results_are_finished_though_the_files_cant_be_placed(
     assert wait_until(lambda: kept) == [False]
 
 
-def test_a_run_that_was_started_is_not_made_again_under_its_id(trees: Trees) -> None:
+def test_a_repeated_request_for_a_started_run_starts_no_second(trees: Trees) -> None:
     trees.add_run("train-1", trees.main)
     run = trees.home / "runs/k/train-1"
     (run / "id").write_text("id1\n")

@@ -188,7 +188,7 @@ def test_a_symlink_out_of_the_results_is_not_uploaded_and_an_inner_one_is_noted(
         ("", "no-key"),
     ],
 )
-def test_a_refused_upload_is_noted_with_its_cause_as_a_single_word(
+def test_the_cause_of_a_refused_upload_to_a_bucket_is_a_single_word(
     training: UploadTraining, key: str, why: str
 ) -> None:
     server = training.server
@@ -199,7 +199,7 @@ def test_a_refused_upload_is_noted_with_its_cause_as_a_single_word(
     assert upload_results._word_for(failed.value) == why
 
 
-def test_an_s3_key_is_read_from_two_or_three_parts() -> None:
+def test_an_s3_key_in_a_secret_has_two_or_three_parts() -> None:
     assert S3Key.of("a:b\n") == ("a", "b", "")
     assert S3Key.of("a:b:c") == ("a", "b", "c")
 
@@ -211,7 +211,7 @@ def _begin(training: UploadTraining, home: Path) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.slow
-def test_the_uploader_ends_once_run_and_uploads_are_over(training: UploadTraining) -> None:
+def test_the_upload_to_a_bucket_ends_after_run_and_files(training: UploadTraining) -> None:
     home = training.run.parents[2]
     (training.out / "first").write_bytes(b"1")
     with subprocess.Popen(["sleep", "60"]) as command:

@@ -32,7 +32,7 @@ def test_a_package_that_takes_long_to_build_is_warned_of_once(
     assert events[-1] == "progress done=0 total=0 unit=packages"
 
 
-def test_download_sizes_that_uv_prints_become_the_total_bytes_of_progress() -> None:
+def test_the_progress_of_an_install_counts_bytes_by_the_sizes_uv_prints() -> None:
     progress = UvProgress()
     assert [*progress.take("Resolved 3 packages in 1ms")] == [
         "progress done=0 total=3 unit=packages"
@@ -44,7 +44,7 @@ def test_download_sizes_that_uv_prints_become_the_total_bytes_of_progress() -> N
     assert event.endswith(f" total={total} unit=bytes")
 
 
-def test_a_network_interface_that_disappears_takes_no_received_bytes_back(
+def test_install_progress_does_not_shrink_when_a_network_interface_disappears(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A VPN's card may disappear: the bytes received through it still count."""
@@ -56,7 +56,7 @@ def test_a_network_interface_that_disappears_takes_no_received_bytes_back(
 
 
 @pytest.mark.slow
-def test_the_log_gets_all_that_uv_prints_and_the_step_its_exit_code() -> None:
+def test_the_log_of_a_step_gets_all_output_of_uv_and_the_step_its_code() -> None:
     library = "\n".join(shell_part("lib", name) for name in ("base", "events", "uv"))
     uv = "run_uv() { echo 'Resolved 2 packages'; sleep 3; printf end; return 3; }"
     said = subprocess.run(

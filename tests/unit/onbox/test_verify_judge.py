@@ -55,7 +55,7 @@ DEVICE = {"devices": 2, "kernel": True, "cards": 1}
         (12, {"library": "missing", **DEVICE, "locked": 2}, "nvml-missing"),
     ],
 )
-def test_traces_in_the_kernel_tell_why_nvml_does_not_start(
+def test_the_verdict_tells_by_kernel_traces_why_nvml_does_not_start(
     init: int, facts: dict[str, Any], code: str
 ) -> None:
     assert verdict_of({**facts, "init": {"error": init}}, ExpectedHardware()) == ("return", code)
@@ -149,7 +149,7 @@ def test_a_gpus_name_passes_only_if_it_is_the_ordered_model(
         ("12.10", "12.9", "pass"),
     ],
 )
-def test_driver_versions_compare_as_numbers(here: str, asked: str | None, outcome: str) -> None:
+def test_gpu_driver_versions_compare_by_number(here: str, asked: str | None, outcome: str) -> None:
     assert gpu_checks.at_least("is", here, asked)[0] == outcome
 
 
@@ -180,7 +180,7 @@ SOURCES = [p for p in sorted(ONBOX.rglob("*.py")) if p.stem not in {"fetch_uv", 
 
 
 @pytest.mark.slow
-def test_the_boxs_program_is_python_3_8_and_imports_nothing_from_the_rest_of_the_package() -> None:
+def test_the_program_sent_to_a_box_is_python_3_8_and_imports_nothing_else_of_boxstrap() -> None:
     for source in SOURCES:
         tree = ast.parse(source.read_text(), str(source), feature_version=(3, 8))
         for node in ast.walk(tree):
@@ -220,6 +220,6 @@ def test_checks_of_the_verdict_have_unique_names_codes_and_advice() -> None:
 @pytest.mark.parametrize(
     ("code", "counts"), [(8, 8), (11, 11), (14, 14), (15, 15), (16, 16), (3, 0), (13, 0), (999, 0)]
 )
-def test_a_gpu_with_a_hardware_fault_in_any_reading_is_not_used(code: int, counts: int) -> None:
+def test_the_smoke_test_skips_a_gpu_with_a_hardware_fault(code: int, counts: int) -> None:
     """8: no power, 11: IRQ, 14: corrupt ROM, 15: off the bus, 16: needs a reset; others don't."""
     assert judge.unusable({"name": "A100", "memory": 80, "temperature": {"error": code}}) == counts

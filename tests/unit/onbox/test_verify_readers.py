@@ -72,7 +72,7 @@ def test_readers_of_the_gpu_check_run_at_the_same_time() -> None:
 
 
 @pytest.mark.slow
-def test_a_hanging_reader_is_killed_at_its_limit_and_others_complete(started: Started) -> None:
+def test_a_hanging_gpu_reader_is_killed_and_others_complete(started: Started) -> None:
     began = time.monotonic()
     hang, cut, well = readers.run(
         [Reader("hang", (), 4), Reader("cut", (), 3.5), Reader("well", (), 60)]
@@ -85,7 +85,7 @@ def test_a_hanging_reader_is_killed_at_its_limit_and_others_complete(started: St
     assert [exit_code(child) for child in started] == [-9, -9, 0]
 
 
-def test_a_hanging_reader_keeps_no_pipe_of_its_caller_open(started: Started) -> None:
+def test_a_hanging_gpu_reader_keeps_no_pipe_of_its_caller_open(started: Started) -> None:
     theirs, ours = os.pipe()
     readers.start(Reader("hang", (), 60))
     os.close(ours)
@@ -95,7 +95,7 @@ def test_a_hanging_reader_keeps_no_pipe_of_its_caller_open(started: Started) -> 
     os.close(started[0].pipe)
 
 
-def test_a_reader_whose_pipe_is_closed_ends_with_exit_code_0() -> None:
+def test_a_gpu_reader_whose_pipe_is_closed_exits_with_0() -> None:
     child = readers.start(Reader("slow", (), 60))
     os.close(child.pipe)
     assert exit_code(child) == 0
@@ -108,7 +108,7 @@ def test_a_reader_with_much_output_completes_while_another_hangs() -> None:
     assert not hang.whole
 
 
-def test_a_reader_that_crashes_is_reported_and_a_python_error_is_raised(started: Started) -> None:
+def test_a_crashed_gpu_reader_is_reported_and_a_python_error_raised(started: Started) -> None:
     (crash,) = readers.run([Reader("crash", (), 60)])
     assert (crash.whole, crash.last, crash.late) == (False, "b", False)
     assert exit_code(started[0]) == -11

@@ -45,7 +45,7 @@ def test_a_changed_boxstrap_yaml_is_the_same_work_and_another_changed_file_is_no
     assert tree_of(TREE.replace("1", "3")) != alone
 
 
-def test_the_newest_run_is_the_one_that_began_last(tmp_path: Path) -> None:
+def test_the_newest_run_of_the_same_work_is_the_last_to_begin(tmp_path: Path) -> None:
     """Not the one that wrote last: exit code and leftovers may be written much later."""
     runs = tmp_path / "runs/k"
     # Not in the order of their names, in which they are read.
@@ -64,7 +64,7 @@ def test_the_newest_run_is_the_one_that_began_last(tmp_path: Path) -> None:
     assert newest.name == "k/a-1"
 
 
-def test_what_a_run_is_made_of_is_read_though_more_came_with_its_end() -> None:
+def test_the_request_of_a_run_is_read_whole_also_with_bytes_after_it() -> None:
     """Copies of earlier results may take longer than the steps' checks."""
     ours, theirs = os.pipe()
     os.write(theirs, b"work=w\0results=a\0results=b\0over\0environment 1\n")
@@ -89,7 +89,7 @@ def test_changes_on_the_same_commit_are_reported_as_a_new_snapshot_not_a_new_com
     assert said(library, f"{home}\n{asked}") == f"{why}\n"
 
 
-def test_what_a_killed_setup_left_is_ended_before_another_one_begins(tmp_path: Path) -> None:
+def test_setup_ends_processes_of_a_killed_setup_before_it_begins(tmp_path: Path) -> None:
     """Only what names that setup, and no package manager: processes' numbers are used again."""
     folder, mark = tmp_path / "w", f"mark-{os.getpid()}"
     folder.mkdir()
@@ -118,7 +118,7 @@ def living_of(session: str) -> list[str]:
     return [line for line in done.stdout.splitlines() if not line.startswith("Z")]
 
 
-def test_a_lock_that_is_held_is_waited_for_and_then_refused(tmp_path: Path) -> None:
+def test_setup_waits_for_the_lock_of_another_setup_and_gives_up(tmp_path: Path) -> None:
     (tmp_path / "lock").write_text(f"{identity(os.getpid())}\nscript\nsetup-1\n")
     told: list[str] = []
     with (tmp_path / "lock").open("a") as held:
@@ -140,7 +140,7 @@ def holder(folder: Path, process: str, script: str) -> str:
         return said(("base", "process", "lock"), f"{line}take_lock 0; echo $?").strip()
 
 
-def test_a_setup_follows_the_same_setup_only_while_it_is_alive(tmp_path: Path) -> None:
+def test_setup_follows_an_equal_setup_only_while_that_is_alive(tmp_path: Path) -> None:
     alive = identity(os.getpid())
     assert holder(tmp_path, alive, "mine") == "2"
     assert holder(tmp_path, alive, "another") == "1"
@@ -161,7 +161,7 @@ def test_a_setup_follows_the_same_setup_only_while_it_is_alive(tmp_path: Path) -
         ("by the setup that sweeps", True),
     ],
 )
-def test_a_program_on_the_box_is_removed_only_if_nothing_uses_it(
+def test_setup_removes_an_old_program_version_only_if_nothing_uses_it(
     named: str, stays: bool, tmp_path: Path
 ) -> None:
     digest, own = os.urandom(8).hex(), "f" * 16  # a process of another test may name the same
@@ -191,7 +191,7 @@ def test_a_program_on_the_box_is_removed_only_if_nothing_uses_it(
     assert {path.name for path in (tmp_path / "box").iterdir()} == {n for n in left if left[n]}
 
 
-def test_a_lease_without_a_monitor_is_no_done_setup_and_the_next_one_starts_it(
+def test_the_next_setup_starts_the_monitor_of_a_lease_again_if_the_monitor_ended(
     tmp_path: Path,
 ) -> None:
     """Whether its profile has a lease or not: a restart of the box ended the monitor."""

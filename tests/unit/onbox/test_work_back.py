@@ -30,7 +30,7 @@ def told(work: WorkThere) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_edits_and_new_files_of_a_tree_become_one_commit(work: WorkThere, tmp_path: Path) -> None:
+def test_sync_back_makes_one_commit_of_edits_and_new_files(work: WorkThere, tmp_path: Path) -> None:
     assert not {"edits", "left", "unread"} & told(work).keys()
     tree = tmp_path / "w/homework"
     (tree / "a").write_text("2\n")
@@ -65,7 +65,7 @@ def test_edits_and_new_files_of_a_tree_become_one_commit(work: WorkThere, tmp_pa
     assert listed == ["a", "data/changed since", "deep/$(touch x)\n"]
 
 
-def test_an_error_of_git_while_listing_new_files_is_reported_as_unread(work: WorkThere) -> None:
+def test_sync_back_reports_a_git_error_while_it_lists_new_files(work: WorkThere) -> None:
     Path(work.ours.folder, "index").mkdir()
     with pytest.raises(OSError, match="index"):
         list(work.new_files())
