@@ -128,7 +128,7 @@ def records() -> list[Path]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("key", TAKES)
-def test_each_profile_key_that_takes_from_this_machine_needs_consent_once(
+def test_each_key_of_a_repositorys_profile_that_takes_from_this_machine_needs_consent_once(
     key: str, says: Says, user: User
 ) -> None:
     text, what = TAKES[key]
@@ -179,7 +179,7 @@ def test_consent_is_asked_again_when_the_secrets_grow_and_not_when_they_shrink(s
     load_profile(says("secrets: [A, C]"))
 
 
-def test_a_consent_digest_allows_exactly_its_own_list_of_secrets(says: Says) -> None:
+def test_a_consent_digest_is_accepted_only_for_its_own_list_of_secrets(says: Says) -> None:
     digest = refused(says("secrets: [A]")).grants.digest
     for text in ("secrets: [A, B]", "secrets: [B]", "secrets: [A]\nssh: {identity: ~/id}"):
         refused(says(text, consent=digest))
@@ -352,7 +352,7 @@ def test_a_git_url_needs_consent_unless_it_is_this_repositorys_own_remote(
     assert "tok-1" not in refused(says("git: {url: 'https://tok-1@example.org/x.git'}")).text()
 
 
-def test_a_task_asks_consent_only_for_what_it_takes_itself(says: Says) -> None:
+def test_a_command_asks_consent_only_for_profile_keys_that_it_uses(says: Says) -> None:
     options = says("secrets: [A]\ngit: {url: https://example.org/me/private.git}")
     load_profile(options, kinds=FOR_THE_BOX)
     refused(says("ssh: {identity: ~/id}"), kinds=FOR_THE_BOX)
@@ -395,7 +395,7 @@ LOADERS = {"profile/consent.py", "tasks/profiles.py"}
 
 
 @pytest.mark.slow
-def test_profiles_are_read_without_a_consent_check_only_by_the_listed_modules() -> None:
+def test_only_the_listed_modules_read_a_profile_without_a_consent_check() -> None:
     root = HERE / "bootstrap"
     found = {
         str(path.relative_to(root))
@@ -489,7 +489,7 @@ def test_a_git_folder_that_borrows_another_repositorys_objects_needs_consent(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("profile", [None, "vast", "mine", "../mine.yaml"])
-def test_borrowed_git_objects_need_consent_whichever_profile_is_used(
+def test_borrowed_git_objects_need_consent_also_with_the_users_own_profile(
     profile: str | None, user: User, clone: UserRepository, private: UserRepository
 ) -> None:
     """Files that came without a `boxstrap.yaml` have a `.git` all the same."""
@@ -604,7 +604,7 @@ def test_a_consent_request_says_whether_the_profile_was_committed_by_the_author(
         ("git/x", False),
     ],
 )
-def test_private_paths_as_git_config_or_env_are_recognized_in_any_case_and_unicode_form(
+def test_consent_recognizes_private_paths_such_as_git_config_in_any_case_and_unicode_form(
     path: str, private: bool
 ) -> None:
     assert consent._is_private(path) == private

@@ -30,7 +30,7 @@ def test_a_provider_is_recognised_by_its_variables_and_files_else_ssh(env, files
     assert not read_profile(provider).needs_provider
 
 
-def test_detection_hints_read_without_yaml_equal_those_that_yaml_reads():
+def test_hints_by_which_a_provider_is_recognized_are_read_right_without_yaml():
     read = detect_provider._hints()
     assert len(read) > 5
     for path in paths.shipped("profiles").glob("*.yaml"):
@@ -42,7 +42,7 @@ def test_detection_hints_read_without_yaml_equal_those_that_yaml_reads():
         )
 
 
-def test_every_detection_hint_of_a_shipped_profile_recognises_its_provider():
+def test_every_hint_in_a_shipped_profile_recognizes_a_box_of_its_provider():
     env, files = all_hints()
     for name in ("vast", "runpod", "lambda", "paperspace", "ec2", "hf", "gcp", "azure"):
         detect = read_profile(name).profile.provider.detect
@@ -63,7 +63,7 @@ def test_recognising_a_provider_imports_neither_pydantic_nor_yaml():
     subprocess.run([sys.executable, "-c", code], check=True, cwd=root, timeout=120)
 
 
-def test_profiles_are_listed_with_a_description_and_the_users_own_first(write, config):
+def test_the_list_of_profiles_has_descriptions_and_the_users_own_first(write, config):
     write("# yaml-language-server: $schema=x\n#\n# Ours.\n# More.\nversion: 1", "ours.yaml", config)
     write("version: 1\n# not this", "vast.yaml", config)
     found = {each.name: each for each in listed()}

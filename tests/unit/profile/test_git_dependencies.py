@@ -89,7 +89,7 @@ def test_git_dependencies_of_a_pyproject_file_include_the_chosen_extras_and_grou
     assert found({"pyproject.toml": "not [toml git"}) == []
 
 
-def test_git_dependencies_of_a_uv_lock_are_its_commits_with_the_projects_ssh_user() -> None:
+def test_git_dependencies_of_a_uv_lock_have_their_locked_commit_and_ssh_user() -> None:
     files = {"uv.lock": LOCK, "requirements.txt": f"x @ git+{SSH}\n"}
     assert found(files) == [("ssh://example.org/lib", COMMIT)]
     files["pyproject.toml"] = '[tool.uv.sources]\nlib = { git = "ssh://me@example.org/lib" }\n'
@@ -114,7 +114,7 @@ def test_a_git_dependency_among_the_profiles_packages_is_found() -> None:
         (["ssh://git@h/me/lib"], ["ssh://git@h/me/lib"]),
     ],
 )
-def test_git_dependencies_sent_from_here_are_ssh_addresses_unless_the_profile_names_others(
+def test_git_dependencies_by_ssh_or_named_as_private_are_sent_from_this_machine(
     private: list[str] | None, sent: list[str]
 ) -> None:
     """SSH addresses, unless the profile names others; never one with a credential or a program."""

@@ -29,7 +29,7 @@ from bootstrap.profile.values import WORKDIR, ordinary
         ("demo", "~/boxstrap/demo", None, False),
     ],
 )
-def test_each_shipped_profile_has_its_workdir_user_and_gpu_rule(name, workdir, user, require):
+def test_each_shipped_profile_has_the_expected_workdir_and_user(name, workdir, user, require):
     loaded = read_profile(name)
     profile = loaded.profile
     assert (profile.box.workdir, profile.ssh.user, profile.gpu.require) == (workdir, user, require)
@@ -79,7 +79,7 @@ def test_without_any_profile_the_recognised_providers_profile_is_used(here):
     assert (vast.profile.name, vast.profile.gpu.count) == ("vast", 2)
 
 
-def test_a_profile_without_extends_is_laid_over_the_recognised_providers_profile(write, here):
+def test_a_profile_without_extends_gets_missing_values_of_the_providers_profile(write, here):
     write("gpu: {count: 4}\nssh: {user: me}", "boxstrap.yaml")
     loaded = read_profile(None, sets=["env.A=b"], repo_root=here)
     assert loaded.needs_provider
@@ -138,7 +138,7 @@ def test_a_chain_of_more_than_eight_profiles_is_refused(write):
     assert caught.value.text() == "7.yaml:1: extends: more than 8 files"
 
 
-def test_train_null_removes_the_parents_training_and_a_child_can_set_training_again(write):
+def test_train_null_removes_the_training_of_the_extended_profile(write):
     write("train: {command: x}", "base.yaml")
     write("extends: base.yaml\ntrain: null")
     assert read_profile("a.yaml").profile.train is None
@@ -146,7 +146,7 @@ def test_train_null_removes_the_parents_training_and_a_child_can_set_training_ag
     assert read_profile("b.yaml").profile.train.command == "y"
 
 
-def test_profile_sections_with_only_comments_keep_the_parents_values(write):
+def test_empty_sections_of_a_profile_keep_values_of_the_extended_profile(write):
     write("extends: vast\nbox:\n  # workdir: /x\nenv:\ngpu:\n")
     loaded = read_profile("a.yaml")
     assert loaded.profile.box.workdir == "/workspace"
@@ -177,7 +177,7 @@ def test_the_name_of_a_profile_is_its_file_name_with_unsafe_characters_replaced(
     assert read_profile("./my box;$(id).yaml").profile.name == "my-box---id-"
 
 
-def test_setting_an_attribute_of_a_loaded_profile_raises_an_error():
+def test_changing_a_value_of_a_loaded_profile_raises_an_error():
     profile = read_profile("vast").profile
     with pytest.raises(AttributeError, match="stays as it was read"):
         profile.version = 1
@@ -310,7 +310,7 @@ notify: [loss, end]
 @pytest.mark.parametrize(
     ("given", "means"), [("/", "/"), ("//", "/"), ("/data/", "/data"), ("~/work/", "~/work")]
 )
-def test_a_workdir_loses_its_last_slash_but_the_root_folder_stays(given: str, means: str) -> None:
+def test_a_workdir_loses_a_trailing_slash_unless_it_is_the_root(given: str, means: str) -> None:
     assert WORKDIR(given) == means
 
 

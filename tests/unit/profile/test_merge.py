@@ -27,7 +27,7 @@ TREES = branches(2)
 
 
 @given(TREES)
-def test_merging_a_profile_with_nothing_or_with_itself_changes_nothing(tree):
+def test_extending_a_profile_by_nothing_or_by_itself_changes_nothing(tree):
     assert merge_branches(tree, Branch()) == tree
     assert merge_branches(Branch(), tree) == tree
     assert merge_branches(tree, tree) == tree
@@ -40,7 +40,7 @@ def test_merging_three_profiles_gives_the_same_result_in_either_grouping(a, b, c
 
 
 @given(TREES, TREES)
-def test_merged_profiles_take_the_upper_values_whole_and_keep_the_rest(base, over):
+def test_an_extending_profile_replaces_values_and_keeps_all_others(base, over):
     before = (plain_values(base), plain_values(over))
     merged = merge_branches(base, over)
     assert origins(merged) == origins(base) | origins(over)
@@ -56,7 +56,7 @@ def value_at(tree, key):
     return tree.value
 
 
-def test_a_merged_profile_value_replaces_a_section_and_a_section_a_value():
+def test_in_an_extending_profile_a_value_can_replace_a_section():
     leaf, section = Leaf(None, Origin("x")), Branch({"command": Leaf("c", Origin("y"))})
     assert merge_branches(Branch({"train": section}), Branch({"train": leaf})) == Branch(
         {"train": leaf}
@@ -66,7 +66,7 @@ def test_a_merged_profile_value_replaces_a_section_and_a_section_a_value():
     )
 
 
-def test_a_profile_key_without_an_origin_takes_the_one_of_its_nearest_parent():
+def test_a_profile_key_without_an_own_line_has_the_origin_of_its_section():
     item, key, section = Origin("x", 3), Origin("x", 2), Origin("x", 1)
     tree = Branch({"a": Branch({"b": Leaf(["v"], key, (item,))}, section)})
     assert origin_of(tree, ("a", "b", 0)) == item
@@ -76,7 +76,7 @@ def test_a_profile_key_without_an_origin_takes_the_one_of_its_nearest_parent():
     assert origin_of(tree, ("missing",)) is None
 
 
-def test_a_merged_section_has_the_origin_of_the_later_profile() -> None:
+def test_a_section_in_two_profiles_has_the_origin_of_the_extending_one() -> None:
     base, over = Branch(origin=Origin("base.yaml", 1)), Branch(origin=Origin("own.yaml", 2))
     assert merge_branches(base, over).origin == over.origin
     assert merge_branches(base, Branch()).origin == base.origin

@@ -27,7 +27,7 @@ from bootstrap.profile.survey.files import package_name, provides
         ("--hash=sha256:0", ""),
     ],
 )
-def test_a_requirement_gives_the_name_of_its_package(requirement: str, name: str) -> None:
+def test_a_package_name_is_read_from_any_requirement(requirement: str, name: str) -> None:
     assert package_name(requirement) == name
 
 
@@ -47,7 +47,7 @@ def test_a_requirement_gives_the_name_of_its_package(requirement: str, name: str
         ("tensorboardx", "tensorboard", False),
     ],
 )
-def test_an_alternative_distribution_counts_as_the_same_package_and_a_similar_name_does_not(
+def test_a_requirement_of_a_variant_distribution_provides_the_package_but_a_similar_name_does_not(
     named: str, package: str, is_same: bool
 ) -> None:
     assert provides({named}, package) == is_same

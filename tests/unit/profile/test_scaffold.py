@@ -70,7 +70,7 @@ def test_init_takes_a_script_as_training_only_if_its_name_says_train(here, scrip
     assert (train.command if train else None) == command
 
 
-def test_init_names_several_possible_training_scripts_and_takes_none_of_equal_rank(here):
+def test_init_lists_several_equally_likely_training_scripts_and_chooses_none(here):
     (here / "setup.py").write_text("")
     (here / "README.md").write_text("```\npython setup.py install\n```\n")
     for name in ("mnist/main.py", "dcgan/main.py", ".git/train.py", "a/b/train.py"):
@@ -155,7 +155,7 @@ ODD = st.none() | st.text(max_size=20)
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(name=st.text(max_size=20), url=ODD, requires=ODD)
-def test_odd_text_of_a_repository_stays_inside_inits_comments(here, name, url, requires):
+def test_init_writes_odd_text_of_a_repository_only_into_comments(here, name, url, requires):
     text = write_profile(Facts(name, url=url, environment=Environment(requires_python=requires)))
     (here / "boxstrap.yaml").write_text(text, encoding="utf-8")
     assert read_profile(None, repo_root=here).profile.env == {}

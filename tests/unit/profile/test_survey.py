@@ -14,7 +14,7 @@ from bootstrap.profile.survey.facts import inspect_repository, look_where_you_st
 LEARNS = "import torch\nif __name__ == '__main__':\n    optimizer = 1\n"
 
 
-def test_init_in_a_subfolder_of_a_repository_writes_that_folders_training(here: Path) -> None:
+def test_init_in_a_subfolder_writes_the_training_of_that_folder(here: Path) -> None:
     folder = here / "projects/cats"
     folder.mkdir(parents=True)
     (folder / "train.py").write_text(LEARNS + "out_dir = 'runs'\n")
@@ -33,14 +33,14 @@ def test_init_in_a_subfolder_of_a_repository_writes_that_folders_training(here: 
     assert look_where_you_stand(here, here / "docs") == inspect_repository(here)
 
 
-def test_init_reads_a_yaml_file_with_a_here_document_or_a_merge_key(tmp_path: Path) -> None:
+def test_init_reads_yaml_with_a_here_document_and_a_merge_key(tmp_path: Path) -> None:
     file = tmp_path / "environment.yml"
     file.write_text("run: |\n  cat <<EOF\nbase: &base {a: 1}\nmore: {<<: *base, b: 2}\n")
     read = files.yaml(file)
     assert (read["run"], read["more"]) == ("cat <<EOF\n", {"<<": {"a": 1}, "b": 2})
 
 
-def test_imports_that_may_fail_or_are_only_for_types_are_not_counted_as_needed(here: Path) -> None:
+def test_init_does_not_require_packages_whose_import_may_fail_or_is_for_types(here: Path) -> None:
     (here / "train.py").write_text(
         "try:\n    import wandb\nexcept ImportError:\n    wandb = None\n"
         "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import pandas\n"
@@ -53,7 +53,7 @@ def test_imports_that_may_fail_or_are_only_for_types_are_not_counted_as_needed(h
     assert found.unknown == {}
 
 
-def test_a_folder_of_outputs_named_like_a_package_does_not_hide_the_import(here: Path) -> None:
+def test_init_finds_an_imported_package_beside_an_output_folder_of_that_name(here: Path) -> None:
     (here / "wandb").mkdir()
     (here / "train.py").write_text("import wandb\nimport einx\n")
     (here / "einx").mkdir()
@@ -97,7 +97,7 @@ def test_init_writes_a_valid_profile_despite_a_broken_file(here: Path, name: str
     assert "root:" not in text
 
 
-def test_files_outside_the_repository_are_not_among_its_files(here: Path) -> None:
+def test_init_reads_no_file_outside_the_repository(here: Path) -> None:
     (here.parent / "theirs.yaml").write_text("output_dir: of-another\n")
     (here / "own.yaml").write_text("output_dir: own\n")
     outside = ("../theirs.yaml", str(here.parent / "theirs.yaml"), "/etc/passwd", LONG)

@@ -19,7 +19,7 @@ def test_ten_experiments_of_fifty_hours_cost_the_published_total_of_each_provide
     assert cost_of(Usage(500), 4.10) == cost_of(usage, 4.10)
 
 
-def test_minutes_cost_their_part_of_an_hour() -> None:
+def test_estimate_charges_minutes_as_a_part_of_an_hour() -> None:
     assert cost_of(Usage(5 / 60), 0.80).total == pytest.approx(0.07, abs=0.0051)
 
 
@@ -32,7 +32,7 @@ def test_buying_a_1600_dollar_card_breaks_even_after_4000_hours_of_rent_at_40_ce
     assert break_even_hours(1600, 1600 / 60) == pytest.approx(60)  # at $26.67 an hour it would be
 
 
-def test_disk_and_egress_are_added_to_the_cost_and_unknown_rates_are_listed() -> None:
+def test_estimate_adds_disk_and_egress_to_the_cost_and_lists_unknown_rates() -> None:
     usage = Usage(hours=73, experiments=10, disk_gb=100, egress_gb=5, stopped_hours=365)
     known = cost_of(usage, 1.0, Rates(disk=0.10, stopped_disk=0.20, egress=0.09))
     assert known.disk == pytest.approx(10.0)  # 100 GB for a month

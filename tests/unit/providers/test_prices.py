@@ -96,7 +96,7 @@ def test_a_gpu_model_matches_price_rows_in_any_spelling_but_not_of_another_size(
     assert price(gpu=name, memory_gb=of_size).is_a(asked) is fits
 
 
-def test_live_prices_replace_a_providers_rows_and_a_failed_provider_keeps_its_rows() -> None:
+def test_estimate_uses_live_prices_and_for_a_failed_provider_the_shipped_prices() -> None:
     table = [price("vast"), price("lambda"), price("runpod")]
 
     def fails() -> list[Price]:
@@ -113,7 +113,7 @@ def test_live_prices_replace_a_providers_rows_and_a_failed_provider_keeps_its_ro
     assert "boxstrap[prices]" in found.failed["aws"]
 
 
-def test_a_silent_price_provider_times_out_and_keeps_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_estimate_uses_shipped_prices_of_a_slow_provider(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(estimate, "PATIENCE_S", 0.2)
     over = threading.Event()
     found = with_live([price("vast")], {"vast": lambda: over.wait(600) and []})
@@ -140,7 +140,7 @@ def test_the_cost_chart_has_a_bar_with_dollars_for_each_row_and_escapes_html() -
     assert "<script" not in drawn
 
 
-def test_renewing_the_price_table_replaces_live_rows_and_keeps_all_others() -> None:
+def test_the_shipped_price_table_is_renewed_where_live_prices_were_read() -> None:
     live = price("aws", gpu="T4 16GB", memory_gb=16, price=0.526, live=True)
     kept = [one for one in shipped_prices() if one.provider != "aws"]
     text = renewed(estimate.TABLE.read_text(encoding="utf-8"), Found([*kept, live]))

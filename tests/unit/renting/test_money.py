@@ -43,7 +43,7 @@ def write(text: str) -> None:
         ("money: {max_dollars: 40}", {"BOXSTRAP_MAX_DOLLARS": "0"}, MoneyCaps(max_dollars=0.0)),
     ],
 )
-def test_the_lower_money_cap_of_config_file_and_environment_holds(
+def test_of_two_money_caps_in_file_and_environment_the_lower_one_applies(
     text: str, env: dict[str, str], caps: MoneyCaps
 ) -> None:
     if text:
@@ -84,7 +84,7 @@ def test_a_money_cap_that_can_not_be_parsed_is_a_usage_error(
         (RentOrder(lease_hours=3, lease_dollars=1), 2),
     ],
 )
-def test_the_length_of_a_lease_follows_the_nearer_of_its_hours_and_dollars(
+def test_a_lease_of_hours_and_dollars_ends_by_the_one_that_is_reached_first(
     order: RentOrder, hours: float
 ) -> None:
     assert lease_hours(order, 0.5) == hours
@@ -108,7 +108,7 @@ def rented(mark: int, price: float, began: float, hours: float, **more: object) 
         (-40, 24, -25, 0),
     ],
 )
-def test_the_daily_money_cap_counts_rentals_a_day_back_and_a_day_ahead(
+def test_the_daily_money_cap_counts_rentals_of_the_last_and_next_24_hours(
     began: float, hours: float, ended: float | None, left: float
 ) -> None:
     over = {"state": RentalState.ENDED, "ended": NOW + (ended or 0) * HOUR} if ended else {}

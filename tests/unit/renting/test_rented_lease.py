@@ -53,7 +53,7 @@ def test_a_rented_box_gets_a_lease_of_24_hours_unless_hours_or_dollars_are_set(
     ],
 )
 @pytest.mark.parametrize("answer", [0, 1, None], ids=["money", "results", "no terminal"])
-def test_renting_asks_whether_to_stop_or_destroy_where_a_stop_would_lose_files(
+def test_up_asks_whether_a_lease_stops_or_destroys_where_a_stop_loses_files(
     provider: str,
     given: list[str],
     is_asked: bool,
@@ -81,7 +81,7 @@ def test_renting_asks_whether_to_stop_or_destroy_where_a_stop_would_lose_files(
     assert ("nothing but you ends" in said and "To let results yield" in said) == goes_on
 
 
-def test_a_box_that_can_not_end_itself_is_said_to_need_a_guard_for_its_lease() -> None:
+def test_up_warns_that_the_lease_of_a_box_that_can_not_end_itself_needs_guard() -> None:
     for provider, then, says in (
         ("paperspace", "stop", "is stopped after 24 hours"),
         ("paperspace", "destroy", "is destroyed after 24 hours"),
@@ -122,7 +122,7 @@ def test_a_hugging_face_job_is_always_destroyed_at_its_lease_end_and_a_stop_is_r
         (("lease.dollars=3",), 2.0, False),
     ],
 )
-def test_an_offer_that_ends_before_the_lease_is_pointed_out(
+def test_up_warns_of_an_offer_that_ends_before_the_lease(
     given: list[str], hours: float | None, is_told: bool
 ) -> None:
     heard = Heard()
@@ -130,7 +130,7 @@ def test_an_offer_that_ends_before_the_lease_is_pointed_out(
     assert ("--set rent.min_hours=" in "".join(heard.lines)) == is_told
 
 
-def test_a_lease_answer_of_stop_or_destroy_stays_at_the_next_setup(
+def test_the_answer_whether_a_lease_stops_or_destroys_is_kept_at_the_next_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     known = record.KnownBox("a", "lambda:1", lease={"then": "destroy"})

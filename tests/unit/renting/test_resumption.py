@@ -64,7 +64,7 @@ class ListedBucket:
         ("", ("train-2-20231114-221320-ab/out/a",), ""),
     ],
 )
-def test_results_are_taken_only_from_a_bucket_place_that_the_profile_names(
+def test_results_are_taken_only_from_a_bucket_folder_that_the_profile_names(
     monkeypatch: pytest.MonkeyPatch, said: str, there: tuple[str, ...], found: str
 ) -> None:
     monkeypatch.setattr(buckets, "Bucket", ListedBucket)
@@ -88,7 +88,7 @@ def test_results_are_taken_only_from_a_bucket_place_that_the_profile_names(
         ("/etc/passwd", False),
     ],
 )
-def test_only_paths_that_the_profile_names_as_results_reach_the_next_box(
+def test_only_paths_named_as_results_in_the_profile_are_sent_to_the_next_box(
     path: str, is_one: bool
 ) -> None:
     assert last_results._is_result(path, ["out/", "model.pt"]) is is_one
@@ -121,7 +121,7 @@ def digest(content: str) -> str:
         pytest.param((), {}, ("mine.txt",), (), (), id="nobody's"),
     ],
 )
-def test_only_results_at_home_that_match_their_manifest_count_as_complete(
+def test_only_pulled_results_at_home_that_match_their_manifest_are_complete(
     tmp_path: Path,
     listed: tuple[str, ...],
     missing: dict[str, str],
@@ -380,7 +380,7 @@ def test_a_checkpoint_of_mixed_versions_in_a_bucket_is_not_taken(
         ('{"files": [{"path": "last.pt"}]}', "describes a file without"),
     ],
 )
-def test_a_bucket_whose_manifest_is_missing_or_damaged_has_no_results(
+def test_results_in_a_bucket_without_a_sound_manifest_are_not_used(
     bucket: Path, tmp_path: Path, manifest: str | None, says: str
 ) -> None:
     (bucket / "last.pt").write_text(OLD)
@@ -414,7 +414,7 @@ def lay(place: Path, there: dict[str, str], listed: tuple[str, ...]) -> None:
     (place / MANIFEST).write_text(text)
 
 
-def test_complete_results_at_home_go_to_the_next_box_and_damaged_ones_are_named(
+def test_complete_results_at_home_are_sent_to_the_next_box_and_damaged_results_named(
     bucket: Path, tmp_path: Path
 ) -> None:
     place, said = tmp_path / "home", KeptWarnings()
@@ -475,7 +475,7 @@ def test_results_behind_a_symlink_of_the_repository_are_never_sent_to_the_next_b
             last_results.find_last_results(before, None, train, tmp_path / "scratch", screen)
 
 
-def test_only_complete_results_are_sent_to_a_box_and_no_other_runs_file_is_replaced(
+def test_only_complete_results_are_sent_to_the_next_box_and_replace_no_file_of_other_runs(
     tmp_path: Path,
 ) -> None:
     place, box = tmp_path / "home", tmp_path / "box"
@@ -546,7 +546,7 @@ def test_a_run_is_resumed_on_another_box_only_after_it_has_ended(
         assert resumption._check_is_over(before, known) == costs
 
 
-def test_without_a_provider_account_a_run_is_resumed_only_if_the_run_or_its_box_has_ended(
+def test_a_run_of_a_box_without_an_account_is_resumed_only_if_the_run_or_box_has_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     running = dataclasses.replace(BEFORE, run=dataclasses.replace(RUN, state="running"))
@@ -558,7 +558,7 @@ def test_without_a_provider_account_a_run_is_resumed_only_if_the_run_or_its_box_
     assert resumption._check_is_over(running, dataclasses.replace(mine, ended=5.0)) == ""
 
 
-def test_the_money_spent_on_a_run_is_never_counted_too_low() -> None:
+def test_the_money_spent_on_a_resumed_run_is_never_underestimated() -> None:
     assert resumption.spent_on(BEFORE, None) == 0.0
     assert resumption.spent_on(BEFORE, KnownBox("gpu", "vast:1", before=2.0, spent=3.0)) == 5.0
     ours = Rental(
@@ -587,7 +587,7 @@ HEAD, SENT, PRIVATE = "a" * 40, "b" * 40, "d" * 40
         (SENT, PRIVATE, ""),
     ],
 )
-def test_a_box_never_chooses_which_commit_goes_to_the_next_box(
+def test_a_box_never_chooses_which_commit_is_sent_to_the_next_box(
     monkeypatch: pytest.MonkeyPatch, commit: str, snapshot: str, goes: str
 ) -> None:
     from bootstrap.setup import SetupRequest, payload

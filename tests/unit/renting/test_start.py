@@ -115,7 +115,7 @@ def test_a_rented_box_that_never_becomes_usable_after_its_start_is_stopped_again
     ],
     ids=["refused", "gone", "no key", "no GPU"],
 )
-def test_a_failed_start_that_a_stop_would_not_help_is_reported_without_a_stop(
+def test_a_box_start_that_fails_for_good_is_reported_and_nothing_is_stopped(
     account: Any, error: type[Exception], says: str
 ) -> None:
     with pytest.raises(error, match=says):
@@ -137,7 +137,7 @@ def test_ctrl_c_while_a_box_starts_warns_that_it_may_cost_money() -> None:
 
 
 @pytest.mark.parametrize(("first", "is_ssh"), [(b"SSH-2.0-x\r\n", True), (b"HTTP/1.1", False)])
-def test_only_an_ssh_banner_counts_as_an_answer_of_a_started_box(
+def test_a_started_box_is_reachable_only_once_it_sends_an_ssh_banner(
     first: bytes, is_ssh: bool
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -155,7 +155,7 @@ def test_only_an_ssh_banner_counts_as_an_answer_of_a_started_box(
     assert not start.answers_ssh(box)  # nobody listens there any more
 
 
-def test_a_useless_box_that_can_not_be_stopped_again_is_said_to_cost_money(
+def test_a_started_box_that_is_useless_and_can_not_be_stopped_gives_a_cost_warning(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fail(_: str) -> None:

@@ -43,7 +43,7 @@ TREE = {"kind": "tree", "key": "k", "name": "n", "number": "1"}
         ([TREE], 2),  # one was left out, as it was too long
     ],
 )
-def test_an_incomplete_answer_of_a_box_about_unsafe_files_is_an_error(
+def test_down_fails_if_the_list_of_unsafe_files_of_a_box_is_incomplete(
     rows: list[dict[str, str]], told: int | None
 ) -> None:
     """Ignored lines would mean that nothing is unsafe, and the box would be destroyed."""
@@ -56,7 +56,7 @@ def test_an_incomplete_answer_of_a_box_about_unsafe_files_is_an_error(
     wire.close()
 
 
-def test_the_refusal_of_down_says_what_to_do_about_each_loss() -> None:
+def test_a_refused_down_says_what_to_do_about_each_kind_of_loss() -> None:
     error = _refusal(
         "my-box", [Loss("run", "a/train-1", "running"), Loss("edits", "a", "x")], is_dry=False
     )
@@ -250,7 +250,7 @@ def test_down_reports_what_the_box_cost_and_which_disks_are_left() -> None:
 
 
 @pytest.mark.usefixtures("seconds")
-def test_a_failure_after_a_box_is_destroyed_is_warned_of_and_hides_no_other(
+def test_down_warns_of_each_failure_after_the_box_was_destroyed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     account, known = Account(), met()
@@ -329,7 +329,7 @@ EDITS, UNKNOWN_WORK = Loss("edits", "homework", "a"), Loss("unknown", "gpu", "b"
         ([EDITS, UNKNOWN_WORK], False, True, [EDITS]),
     ],
 )
-def test_down_refuses_to_lose_work_unless_it_is_discarded_or_the_box_never_held_any(
+def test_down_refuses_to_lose_work_without_discard_unless_the_box_was_never_set_up(
     monkeypatch: pytest.MonkeyPatch,
     lost: list[Loss],
     ready: bool | None,
@@ -363,7 +363,7 @@ def test_down_refuses_to_lose_work_unless_it_is_discarded_or_the_box_never_held_
     [({}, True), ({"only_look": True}, False), ({"discard": True}, False)],
     ids=["down", "a look", "discard"],
 )
-def test_down_with_dry_or_discard_ends_no_run_and_brings_nothing_home(
+def test_down_with_dry_or_discard_ends_no_run_and_pulls_nothing(
     monkeypatch: pytest.MonkeyPatch, wish: dict[str, bool], brings: bool
 ) -> None:
     done: list[object] = []
@@ -382,7 +382,7 @@ def test_down_with_dry_or_discard_ends_no_run_and_brings_nothing_home(
     assert done == (["runs", 9, "trees", None, 9] if brings else [None, None, None])
 
 
-def test_a_look_at_results_of_several_runs_names_one_pull_and_that_down_brings_them() -> None:
+def test_down_dry_for_unpulled_results_of_several_runs_names_one_command_to_pull_all() -> None:
     lost = [loss_check.Loss("results", f"makemore/train-{n}", "never pulled") for n in (1, 2)]
     looked = teardown._refusal("gpu", lost, is_dry=True)
     assert "this is on the box alone" in looked.what
@@ -443,7 +443,7 @@ def test_results_that_can_not_be_pulled_keep_a_box_unsafe_to_destroy(
     ]
 
 
-def test_edits_on_a_box_are_compared_only_with_work_read_from_the_same_tree(
+def test_down_compares_edits_on_a_box_only_with_work_of_the_same_tree(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tree: Any = SimpleNamespace(name="homework", beside=False, repo_key="k-1")

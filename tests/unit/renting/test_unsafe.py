@@ -265,7 +265,7 @@ def test_down_finds_a_box_safe_whose_files_are_all_at_home(world: World) -> None
 
 
 @pytest.mark.parametrize("results", ["", ", results: [tables/]"], ids=["none", "guessed"])
-def test_training_output_in_ignored_files_can_be_pulled_or_let_go(user: User, results: str) -> None:
+def test_training_output_in_ignored_files_can_be_pulled_or_lost(user: User, results: str) -> None:
     """Its profile names no results, or a folder of tracked tables that nothing has changed."""
     profile = PROFILE.replace(", results: [out/]", results)
     assert profile != PROFILE
@@ -359,7 +359,7 @@ assert sorted(WAYS) == sorted(", ".join(TOGETHER).split(", "))
 
 
 @pytest.mark.parametrize("ways", TOGETHER)
-def test_down_refuses_each_kind_of_unsafe_state_with_its_list(
+def test_down_lists_what_would_be_lost_for_each_kind_of_unsafe_state(
     ways: str, world: World, tmp_path: Path
 ) -> None:
     expected = [want for way in ways.split(", ") for want in WAYS[way][1]]
@@ -378,7 +378,7 @@ def test_down_refuses_each_kind_of_unsafe_state_with_its_list(
     assert before == sorted(world.repository.root.rglob("*")), "a look brings nothing"
 
 
-def test_a_result_that_can_never_be_pulled_is_named_once_and_can_be_let_go(world: World) -> None:
+def test_a_result_that_can_never_be_pulled_is_named_and_can_be_excluded(world: World) -> None:
     """A link that led out of the results was exit 9 and "run the same command again", for ever."""
     user, tree = world.user, world.tree
     (tree / "out/link").symlink_to(tree / "train.py")
@@ -418,7 +418,7 @@ def test_a_result_that_can_never_be_pulled_is_named_once_and_can_be_let_go(world
     user.run("pull", *LOCAL).must(0)
 
 
-def test_a_result_that_changed_after_its_run_can_be_let_go(world: World) -> None:
+def test_a_result_changed_after_its_run_can_be_excluded_from_down(world: World) -> None:
     with world.restored():
         world.sh("printf A >out/a")
         refused = world.user.run("--dry", "down", *LOCAL).must(9).err
@@ -442,11 +442,11 @@ def test_missing_parts_of_a_sharded_checkpoint_are_named_by_pull(world: World) -
     world.user.run("pull", *LOCAL).must(0)
 
 
-def test_a_box_is_safe_again_after_every_unsafe_state_was_put_right(world: World) -> None:
+def test_down_finds_no_loss_once_every_unsafe_state_was_put_right(world: World) -> None:
     assert world.look(0) == []
 
 
-def test_down_refuses_while_runs_or_processes_live_and_ends_them_with_stop_runs(
+def test_down_is_refused_during_runs_unless_stop_runs_tells_it_to_end_them(
     world: World,
 ) -> None:
     user = world.user
@@ -471,7 +471,7 @@ def test_down_refuses_while_runs_or_processes_live_and_ends_them_with_stop_runs(
     assert runs["train-2"]["left"] == 0
 
 
-def test_down_brings_edits_and_results_home_and_the_box_is_safe_then(world: World) -> None:
+def test_down_brings_edits_and_results_home_before_it_destroys_a_box(world: World) -> None:
     (world.tree / "keep.txt").write_text("on the box\n")
     (world.tree / "new").write_text("new")
     (world.tree / "out/c").write_text("c")
@@ -531,7 +531,7 @@ def test_down_also_checks_trees_beside_and_trees_of_unknown_repositories(world: 
     user.place = aside.rename(world.repository.root)
 
 
-def test_results_at_home_are_safe_after_their_box_was_forgotten_and_met_again(world: World) -> None:
+def test_pulled_results_are_still_safe_after_a_box_was_forgotten_and_set_up(world: World) -> None:
     assert world.look(0) == []
     world.user.run("boxes", "--forget", "local").must(0)
     assert "nothing of them is here" not in world.user.run("setup", *LOCAL).must(0).err

@@ -71,7 +71,7 @@ def test_a_git_url_ref_may_be_a_branch_a_tag_or_a_commit(
 
 
 @pytest.mark.slow
-def test_the_git_host_is_asked_only_for_commits_that_may_be_new(
+def test_a_box_asks_the_git_host_only_for_commits_it_may_lack(
     server: GitServer, repo: SampleRepository, tmp_path: Path
 ) -> None:
     last, file = repo.git("rev-parse", "HEAD").strip(), tmp_path / "bundle"
@@ -89,7 +89,7 @@ def test_the_git_host_is_asked_only_for_commits_that_may_be_new(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("status", "times", "tries"), [(503, 2, 3), (503, 3, 3), (404, 1, 1)])
-def test_a_git_host_that_answers_503_is_asked_again(
+def test_a_git_host_that_answers_503_is_retried_when_commits_are_fetched(
     server: GitServer,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

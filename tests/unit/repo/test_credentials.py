@@ -81,7 +81,7 @@ def test_file_names_that_mean_a_credential_are_recognized_and_harmless_names_are
     assert [name for name in HARMLESS_NAMES if credential_by_name(name)] == []
 
 
-def test_a_token_inside_a_file_is_recognized_and_content_that_resembles_one_is_none() -> None:
+def test_a_token_in_a_file_is_recognized_and_text_that_resembles_a_token_is_not() -> None:
     later = b"import os\n" * 1000
     for name, token in TOKENS.items():
         assert credential_by_content(name, token.encode()), name
@@ -114,7 +114,7 @@ def test_the_credential_search_reads_files_only_up_to_its_size_limit(tmp_path: P
         b'"auth" : "' * 25_000,
     ],
 )
-def test_the_credential_search_stays_fast_on_adversarial_content(content: bytes) -> None:
+def test_the_search_for_credentials_is_fast_on_hostile_content(content: bytes) -> None:
     began = time.process_time()
     credential_by_content(".docker/config.json", content[:READ_FOR_CREDENTIALS])
     assert time.process_time() - began < slowness()

@@ -19,7 +19,7 @@ from tests.unit.repo.repositories import SampleRepository
 New = Callable[..., SampleRepository]
 
 
-def test_a_plain_repository_is_read_with_commit_name_and_key(
+def test_an_ordinary_repository_is_read_with_its_commit_name_and_key(
     repo: SampleRepository, untouched: Callable[[], None]
 ) -> None:
     repo.git("remote", "add", "origin", "https://me:s3cret@github.com/me/homework.git")
@@ -153,7 +153,7 @@ except UsageError as error:
 # Refs
 
 
-def test_a_requested_branch_tag_or_commit_is_resolved(repo: SampleRepository) -> None:
+def test_a_git_ref_may_be_a_branch_a_tag_or_a_commit_or_relative(repo: SampleRepository) -> None:
     first = repo.git("rev-parse", "HEAD")
     repo.git("tag", "-a", "-m", "one", "v1")
     repo.git("branch", "größe")
@@ -212,7 +212,7 @@ def test_the_git_identity_of_the_repository_wins_over_the_users(repo: SampleRepo
     assert (here.identity_name, here.identity_email) == ("Me Myself", "work@example.org")
 
 
-def test_without_a_git_identity_name_and_email_are_none(repo: SampleRepository, home: Path) -> None:
+def test_without_a_git_identity_no_name_is_sent(repo: SampleRepository, home: Path) -> None:
     (home / ".gitconfig").unlink()
     here = read_repository(repo.root)
     assert (here.identity_name, here.identity_email) == (None, None)
@@ -228,23 +228,21 @@ def test_no_remote_or_one_that_only_this_machine_can_reach_gives_no_git_url(
     assert (here.url, here.name) == (None, "homework")
 
 
-def test_the_only_remote_serves_as_origin_whatever_its_name(repo: SampleRepository) -> None:
+def test_a_repository_without_origin_uses_its_only_remote_instead(repo: SampleRepository) -> None:
     repo.git("remote", "add", "upstream", "git@host:me/x.git")
     assert read_repository(repo.root).url == "git@host:me/x.git"
     repo.git("remote", "add", "other", "git@host:me/y.git")
     assert read_repository(repo.root).url is None
 
 
-def test_a_git_url_shortened_by_insteadof_is_written_out(repo: SampleRepository) -> None:
+def test_a_remote_url_shortened_by_insteadof_is_written_out(repo: SampleRepository) -> None:
     repo.git("config", "--global", "url.git@github.com:.insteadOf", "gh:")
     repo.git("config", "--global", "url.https://s3cret@github.com/Me/.insteadOf", "gh:me/")
     repo.git("remote", "add", "origin", "gh:me/x")
     assert read_repository(repo.root).url == "https://github.com/Me/x"
 
 
-def test_the_usual_key_of_two_clones_of_one_remote_is_the_same(
-    repo: SampleRepository, new: New
-) -> None:
+def test_two_clones_of_one_remote_have_the_same_usual_key(repo: SampleRepository, new: New) -> None:
     other = new("copy")
     other.commit(a="1")
     repo.git("remote", "add", "origin", "git@github.com:me/x.git")
@@ -283,7 +281,7 @@ def test_ctrl_c_during_cleanup_still_removes_the_temporary_git_folder(
     assert not folder.exists()
 
 
-def test_included_git_settings_of_user_and_repository_still_count(
+def test_settings_in_files_that_the_git_config_includes_are_used(
     repo: SampleRepository, home: Path
 ) -> None:
     """Settings of the repository and of the user, with the files that they include."""
@@ -309,7 +307,7 @@ def test_control_characters_in_a_git_user_name_or_branch_are_removed(
     assert here.branch is None
 
 
-def test_boxstraps_own_checkout_is_recognized_by_name_and_package(repo: SampleRepository) -> None:
+def test_a_checkout_of_boxstrap_is_recognized_by_name_and_package(repo: SampleRepository) -> None:
     assert not is_boxstrap_checkout(read_repository(repo.root))
     repo.write("pyproject.toml", '[project]\nname = "boxstrap"\n')
     assert not is_boxstrap_checkout(read_repository(repo.root)), (

@@ -28,7 +28,7 @@ def test_a_repository_keeps_its_key_when_a_remote_is_added(repo: SampleRepositor
     assert after.usual_key != before.key
 
 
-def test_the_root_commit_is_the_first_commit_of_the_main_line(repo: SampleRepository) -> None:
+def test_the_root_commit_of_a_repository_is_that_of_its_main_line(repo: SampleRepository) -> None:
     first = repo.git("rev-parse", "HEAD")
     repo.git("checkout", "-q", "--orphan", "pages")
     repo.commit("Pages")
@@ -93,7 +93,7 @@ def test_a_repository_cloned_again_at_its_place_keeps_its_key(
         )
 
 
-def test_a_moved_repository_keeps_its_key_though_another_took_its_place(
+def test_a_moved_repository_keeps_its_key_though_its_old_folder_has_another(
     repo: SampleRepository, new: New, tmp_path: Path
 ) -> None:
     key = read_repository(repo.root).key
@@ -118,7 +118,7 @@ def test_a_shallow_clone_keeps_its_key_when_its_history_is_completed(
     assert after.root_commit == read_repository(repo.root).root_commit
 
 
-def test_a_mirror_has_the_usual_key_and_does_not_take_it_from_its_repository(
+def test_a_mirror_of_a_repository_has_the_usual_key_and_leaves_the_key_of_its_origin(
     repo: SampleRepository, tmp_path: Path
 ) -> None:
     repo.git("remote", "add", "origin", URL)
@@ -150,7 +150,7 @@ def test_a_known_repository_is_identified_without_running_git(
     assert local.current(repo.root) == (here.key, here.root_commit)
 
 
-def test_a_repository_that_another_user_may_have_planted_is_not_read(
+def test_a_repository_that_another_user_may_have_planted_is_not_opened(
     repo: SampleRepository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read_repository(repo.root)

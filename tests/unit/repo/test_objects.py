@@ -86,7 +86,7 @@ def store(tmp_path: Path) -> ObjectStore:
     return ObjectStore(tmp_path / "store.git")
 
 
-def test_a_complete_history_is_sent_to_the_object_store(
+def test_the_whole_history_of_a_commit_is_sent_to_a_box_without_it(
     repo: SampleRepository, store: ObjectStore, untouched: Callable[[], None]
 ) -> None:
     repo.commit("Second", a="1")
@@ -99,7 +99,7 @@ def test_a_complete_history_is_sent_to_the_object_store(
     assert stream.objects_done == stream.objects_total == 7
 
 
-def test_only_new_objects_are_sent_as_a_thin_pack(
+def test_only_git_objects_that_the_box_lacks_are_sent(
     repo: SampleRepository, store: ObjectStore
 ) -> None:
     text = "".join(f"line {number}\n" for number in range(20_000))
@@ -229,7 +229,7 @@ def test_objects_that_a_partial_clone_lacks_are_named_and_not_fetched(
 
 
 @pytest.mark.parametrize("state", ["detached", "worktree", "alternates", "bare"])
-def test_a_detached_worktree_alternates_or_bare_repository_is_sent(
+def test_commits_of_a_worktree_detached_or_bare_repository_are_sent(
     repo: SampleRepository, store: ObjectStore, tmp_path: Path, state: str
 ) -> None:
     root = repo.root
@@ -292,7 +292,7 @@ def children() -> set[psutil.Process]:
     return set(psutil.Process().children())
 
 
-def test_closing_an_object_stream_early_ends_its_git_processes(repo: SampleRepository) -> None:
+def test_a_send_of_git_objects_that_is_cut_ends_its_processes(repo: SampleRepository) -> None:
     repo.commit("Big", big=noise(4_000_000))
     here = read_repository(repo.root)
     before = children()
@@ -309,7 +309,7 @@ def test_closing_an_object_stream_early_ends_its_git_processes(repo: SampleRepos
         assert not children() - before, how
 
 
-def test_closing_an_object_stream_does_not_wait_for_a_busy_git(
+def test_ending_a_send_of_git_objects_does_not_wait_for_a_busy_git(
     repo: SampleRepository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = read_repository(repo.root)
@@ -325,7 +325,7 @@ def test_closing_an_object_stream_does_not_wait_for_a_busy_git(
     assert not children() - before
 
 
-def test_an_object_stream_closed_by_another_thread_raises_an_error(repo: SampleRepository) -> None:
+def test_sending_git_objects_closed_by_another_thread_is_an_error(repo: SampleRepository) -> None:
     repo.commit("Big", big=noise(8_000_000))
     before = children()
     stream = ObjectStream(read_repository(repo.root))
@@ -382,7 +382,7 @@ def test_git_uses_little_memory_while_a_large_pack_is_sent(repo: SampleRepositor
     assert 1_000_000 < peak < 25_000_000
 
 
-def test_progress_of_a_sent_pack_counts_its_objects(new: New) -> None:
+def test_the_progress_of_sent_commits_counts_objects(new: New) -> None:
     repo = new()
     repo.commit("Many", **{f"f{number}": str(number) for number in range(500)})
     seen: list[tuple[int, int, int]] = []
@@ -414,7 +414,7 @@ class CountedPackers:
         return [ObjectStream(here, share=self.share) for _ in range(count)]
 
 
-def test_boxes_that_have_the_same_commits_share_one_pack(
+def test_boxes_that_have_the_same_commits_are_sent_one_shared_pack(
     repo: SampleRepository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repo.commit("Big", big=noise(3_000_000).hex())
@@ -451,7 +451,7 @@ def test_boxes_that_have_the_same_commits_share_one_pack(
     assert len(counted.packers) == 2
 
 
-def test_a_damaged_repository_stops_the_shared_pack_of_every_box(
+def test_a_damaged_repository_stops_the_sending_of_commits_to_every_box(
     repo: SampleRepository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here, counted = read_repository(repo.root), CountedPackers(monkeypatch)
@@ -464,7 +464,7 @@ def test_a_damaged_repository_stops_the_shared_pack_of_every_box(
     assert len(counted.packers) == 1
 
 
-def test_have_locally_keeps_only_commits_that_this_repository_has(repo: SampleRepository) -> None:
+def test_of_commits_a_box_names_only_those_known_here_are_used(repo: SampleRepository) -> None:
     first = repo.git("rev-parse", "HEAD")
     tree = repo.git("rev-parse", "HEAD^{tree}")
     second = repo.commit("Second", a="1")
@@ -474,7 +474,7 @@ def test_have_locally_keeps_only_commits_that_this_repository_has(repo: SampleRe
     assert have_locally(here, []) == []
 
 
-def test_objects_are_not_sent_when_a_commit_said_to_be_there_has_no_full_id(
+def test_a_box_that_names_a_commit_without_a_full_id_is_sent_no_objects(
     repo: SampleRepository,
 ) -> None:
     with pytest.raises(ValueError, match="full id"):
@@ -518,7 +518,7 @@ def test_a_bad_report_of_git_receive_pack_is_an_error_with_gits_message(
     assert len(what) < 300
 
 
-def test_thousands_of_known_commits_do_not_block_the_pipe_to_git(
+def test_sending_commits_to_a_box_that_has_thousands_does_not_hang(
     new: New, store: ObjectStore
 ) -> None:
     repo = new()

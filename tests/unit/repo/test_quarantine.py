@@ -71,7 +71,7 @@ def take(repo: SampleRepository, data: bytes | Iterator[bytes], tip: str) -> Non
         quarantine.keep({"refs/boxstrap/box/edits": tip})
 
 
-def test_sound_objects_from_a_box_are_kept_and_nothing_else_is_written(
+def test_sound_git_objects_from_a_box_are_stored_and_no_other_file_is_written(
     repo: SampleRepository,
 ) -> None:
     data, tip = sent((b"train.py", b"print(2)\n"))
@@ -290,7 +290,7 @@ def test_a_pack_from_a_box_that_comes_too_slowly_is_given_up(
         quarantine.take(slow())
 
 
-def test_quarantine_folders_of_killed_calls_are_removed_after_an_hour(
+def test_quarantine_folders_of_killed_syncs_are_removed_after_an_hour(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(quarantine, "cache_dir", lambda: tmp_path)
@@ -306,12 +306,12 @@ def test_quarantine_folders_of_killed_calls_are_removed_after_an_hour(
     assert new.parent == above
 
 
-def test_a_quarantine_folder_cleared_by_another_call_is_no_error(repo: SampleRepository) -> None:
+def test_a_quarantine_folder_removed_by_another_sync_is_no_error(repo: SampleRepository) -> None:
     with Quarantine(read_repository(repo.root), BOUNDS, sender="box") as cleared:
         shutil.rmtree(cleared._folder)
 
 
-def test_a_pack_that_cannot_be_copied_out_of_quarantine_leaves_nothing(tmp_path: Path) -> None:
+def test_a_pack_from_a_box_that_cannot_be_copied_leaves_no_file(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         quarantine._add(tmp_path / "gone.pack", tmp_path / "pack")
     assert not list((tmp_path / "pack").iterdir())
@@ -321,5 +321,5 @@ def test_a_pack_that_cannot_be_copied_out_of_quarantine_leaves_nothing(tmp_path:
     ("said", "last"),
     [(b"", "git says no more"), (b"a\nfatal: b\n\n", "b"), (b"x" * 400, "x" * 300)],
 )
-def test_the_last_line_of_gits_error_output_is_shown(said: bytes, last: str) -> None:
+def test_an_error_of_git_shows_the_last_line_it_printed(said: bytes, last: str) -> None:
     assert quarantine._last_line(said) == last

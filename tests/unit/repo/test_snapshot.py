@@ -155,7 +155,7 @@ def test_a_snapshot_counts_modified_new_and_deleted_files(repo: SampleRepository
     assert take(repo) == found
 
 
-def test_a_commit_of_the_same_files_has_the_same_content_as_their_snapshot(
+def test_a_snapshot_has_the_same_content_id_as_a_later_commit_of_the_same_files(
     repo: SampleRepository,
 ) -> None:
     repo.write("train.py", "print(2)\n")
@@ -168,7 +168,7 @@ def test_a_commit_of_the_same_files_has_the_same_content_as_their_snapshot(
     assert take(repo).content == before.content
 
 
-def test_a_staged_edit_that_was_undone_is_no_change(repo: SampleRepository) -> None:
+def test_a_snapshot_ignores_a_staged_edit_that_was_undone(repo: SampleRepository) -> None:
     """Only the content of the working tree counts."""
     repo.write("train.py", "print(2)\n")
     repo.git("add", "train.py")
@@ -177,7 +177,7 @@ def test_a_staged_edit_that_was_undone_is_no_change(repo: SampleRepository) -> N
 
 
 @pytest.mark.parametrize("attributes", ["* text=auto\n", ""])
-def test_line_ends_converted_by_git_are_no_change_and_are_sent_as_they_are(
+def test_line_ends_that_git_converts_are_no_change_in_a_snapshot_and_sent_as_they_are(
     new: New, attributes: str
 ) -> None:
     repo = new()
@@ -194,7 +194,7 @@ def test_line_ends_converted_by_git_are_no_change_and_are_sent_as_they_are(
     assert found.tree != read_repository(repo.root).tree
 
 
-def test_a_working_tree_encoding_is_no_change(repo: SampleRepository) -> None:
+def test_a_snapshot_of_a_file_with_git_encoding_has_no_change(repo: SampleRepository) -> None:
     repo.commit(**{".gitattributes": "*.txt working-tree-encoding=UTF-16LE\n"})
     repo.write("a.txt", "größe\n".encode("utf-16le"))
     repo.commit()
@@ -232,7 +232,7 @@ def test_a_git_filter_never_runs_for_a_snapshot(crypt: SampleRepository, home: P
     assert not (home / "ran").read_text(), "a filter ran"
 
 
-def test_a_file_missing_in_one_snapshot_is_sent_with_the_next(repo: SampleRepository) -> None:
+def test_a_file_that_one_snapshot_lacks_is_sent_with_the_next(repo: SampleRepository) -> None:
     """Git lists a tracked file whether or not it is there, so the two looks seemed alike."""
     file, aside = repo.root / "train.py", repo.root.parent / "aside"
     file.rename(aside)
@@ -262,7 +262,7 @@ def test_an_lfs_file_is_sent_as_it_lies_in_the_working_tree(repo: SampleReposito
         take_snapshot(read_repository(repo.root), max_file_mib=2)
 
 
-def test_the_file_size_limit_holds_for_staged_new_files(repo: SampleRepository) -> None:
+def test_a_staged_new_file_above_the_size_limit_is_refused(repo: SampleRepository) -> None:
     """They are not in the commit, though git tracks them; a file that is in it may grow."""
     repo.commit(grown="1")
     repo.write("grown", bytes(3 * 2**20))
@@ -274,7 +274,7 @@ def test_the_file_size_limit_holds_for_staged_new_files(repo: SampleRepository) 
             take_snapshot(read_repository(repo.root), include, max_file_mib=2)  # type: ignore[arg-type]
 
 
-def test_a_symlink_to_an_ignored_file_is_named_as_left_out(repo: SampleRepository) -> None:
+def test_setup_names_a_symlink_to_a_file_that_git_ignores(repo: SampleRepository) -> None:
     """It dangles on the box: `data` is not sent, and nobody said so."""
     repo.commit(**{".gitignore": "/data/\n*.bin\n"})
     for file in ("data/train/x", "sent/deep/y", "sent/a.bin"):
@@ -288,7 +288,7 @@ def test_a_symlink_to_an_ignored_file_is_named_as_left_out(repo: SampleRepositor
     )
 
 
-def test_files_that_cannot_be_sent_are_named_as_left_out(repo: SampleRepository) -> None:
+def test_setup_names_files_that_it_cannot_send(repo: SampleRepository) -> None:
     repo.commit(**{".gitignore": "*.tmp\n"})
     inner = SampleRepository(repo.root / "inner")
     inner.root.mkdir()
@@ -313,7 +313,7 @@ def test_files_that_cannot_be_sent_are_named_as_left_out(repo: SampleRepository)
     assert take(repo).left == found.left
 
 
-def test_new_files_are_announced_once(repo: SampleRepository) -> None:
+def test_setup_announces_new_files_not_in_git_once(repo: SampleRepository) -> None:
     repo.write("a")
     found = take(repo)
     assert (found.new, found.first_time) == (("a",), ("a",))
@@ -449,7 +449,7 @@ def test_a_damaged_snapshot_store_is_made_again(
     assert Receiver(tmp_path / "box").take(repo.root, found) == standing(repo.root)
 
 
-def test_snapshots_taken_at_the_same_time_are_equal(repo: SampleRepository) -> None:
+def test_two_snapshots_taken_at_the_same_time_are_equal(repo: SampleRepository) -> None:
     for number in range(200):
         repo.write(f"new/{number}", str(number))
     code = (
@@ -467,7 +467,7 @@ def test_snapshots_taken_at_the_same_time_are_equal(repo: SampleRepository) -> N
     assert said == {take(repo).id.encode()}
 
 
-def test_objects_that_no_snapshot_needs_any_more_are_deleted(
+def test_git_objects_of_old_snapshots_are_deleted_on_this_machine(
     repo: SampleRepository, stores: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     repo.write("new", "first")
@@ -492,7 +492,7 @@ def test_objects_that_no_snapshot_needs_any_more_are_deleted(
     assert not have_locally(read_repository(repo.root), [big[0].id], last)
 
 
-def test_a_file_that_cannot_be_read_is_named(repo: SampleRepository) -> None:
+def test_setup_names_a_file_it_cannot_read(repo: SampleRepository) -> None:
     """Given git's message as text, because root can read every file."""
     said = 'error: open("a/new"): Permission denied\nfatal: Unable to process path a/new'
     error = unreadable_error(read_repository(repo.root), GitError(128, said))

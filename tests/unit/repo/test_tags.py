@@ -17,7 +17,7 @@ def names(repo: SampleRepository) -> list[str]:
     return [row.split(" ", 2)[2] for row in find_tags(read_repository(repo.root)).rows]
 
 
-def test_a_repository_without_tags_of_commits_sends_none(repo: SampleRepository) -> None:
+def test_a_repository_without_tags_of_commits_sends_no_tag(repo: SampleRepository) -> None:
     assert find_tags(read_repository(repo.root)) == ((), "")
     repo.git("tag", "blob", repo.git("rev-parse", "HEAD:README"))
     assert names(repo) == []
@@ -32,7 +32,7 @@ def test_tags_whose_names_contain_line_ends_or_odd_bytes_are_not_sent(
     assert sorted(names(repo)) == ['"q', "$(id)", "@", "v1"]
 
 
-def test_reachable_tags_are_sent_and_annotated_ones_with_their_objects(
+def test_tags_of_the_history_are_sent_to_the_box_also_annotated_tags(
     repo: SampleRepository, tmp_path: Path
 ) -> None:
     repo.git("tag", "-a", "v1.0", "-m", "One")

@@ -39,7 +39,7 @@ from bootstrap.value import document
         ("ssh://git@ssh.github.com:443/me/x", UrlKind.SSH, "https://github.com/me/x", "x"),
     ],
 )
-def test_allowed_git_urls_are_classified_with_their_https_form_and_name(
+def test_an_accepted_git_url_has_a_kind_an_https_form_and_a_repository_name(
     url: str, kind: UrlKind, https: str, name: str
 ) -> None:
     assert check_url(url) is kind
@@ -105,7 +105,7 @@ REFUSED = [
 ]
 
 
-def test_refused_git_urls_say_why() -> None:
+def test_a_refused_git_url_gives_the_reason_and_valid_forms() -> None:
     for url, why in REFUSED:
         with pytest.raises(UsageError) as caught:
             check_url(url)
@@ -204,7 +204,7 @@ def test_an_accepted_git_url_is_safe_to_pass_to_git(text: str) -> None:
 
 
 @given(noise)
-def test_removing_credentials_and_naming_a_repository_work_for_any_text(text: str) -> None:
+def test_any_text_as_git_url_gives_a_safe_name_and_no_credential(text: str) -> None:
     assert without_user_info(without_user_info(text)) == without_user_info(text)
     assert re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", repository_name(text))
 
@@ -245,6 +245,6 @@ def test_a_full_disk_under_a_git_mirror_is_not_reported_as_a_wrong_url(
         ('a"b', 'a"b'),
     ],
 )
-def test_a_file_name_that_git_quoted_is_unquoted(quoted: str, name: str) -> None:
+def test_a_file_name_quoted_by_git_is_read_as_it_is(quoted: str, name: str) -> None:
     assert unquoted(quoted) == name
     assert shown(name).isprintable()
