@@ -32,15 +32,18 @@ from bootstrap.ui.screen import Reporter, Screen
 from bootstrap.value import dataclass
 
 
-def update_alias(box: KnownBox, reporter: Reporter) -> str:
+def update_alias(box: KnownBox, reporter: Reporter, *, is_noisy: bool) -> str:
     """Update the ssh config and return what to type after `ssh`; "" for `local`, or if the user
-    turned this off. Problems are reported, but don't make a setup fail."""
+    turned this off. Problems are reported, but don't make a setup fail. `is_noisy`: whether the
+    box's shell prints something at each login, which scp and rsync take for an answer."""
     result = None if box.is_local else _update(reporter)
     if result is None:
         return ""
     alias = result.alias(box)
     if result.changed and alias:
-        reporter.say(f"`ssh {alias}` leads to this box, for scp, rsync and editors too")
+        also = "editors too" if is_noisy else "scp, rsync and editors too"
+        but = "; not for scp and rsync, as its shell prints something at each login"
+        reporter.say(f"`ssh {alias}` leads to this box, for {also}{but if is_noisy else ''}")
     return alias
 
 

@@ -22,7 +22,7 @@ from bootstrap.link.exchange import (
     answer_rows,
     answer_time,
     answer_version,
-    run_script,
+    run_script_checked,
 )
 from bootstrap.link.query import build_query
 from bootstrap.link.wire import Wire
@@ -272,6 +272,7 @@ class BoxState:
     """Why each step would run; empty unless the box has the script that was asked about."""
     edited: tuple[str, ...] = ()
     """Tracked files that were edited on the box, if the plan finds the repository right."""
+    is_noisy: bool = False  # whether its shell prints something at each login
     told: float = field(default=0.0, compare=False)  # when it told this, on this machine's clock
 
     repo_key = _Fact("key")  # the box's key for the repository that was asked about
@@ -368,7 +369,7 @@ def probe(  # noqa: PLR0913 - one value for each thing a box can be asked
 
     Raises LinkLost, NoAnswer, and BoxLacksError if it isn't Linux, or bash is missing or too old.
     """
-    answer = run_script(
+    answer = run_script_checked(
         wire,
         build_query(
             "probe",
@@ -382,7 +383,8 @@ def probe(  # noqa: PLR0913 - one value for each thing a box can be asked
         ),
         timeout=60,
     )
-    return read_probe(answer, wire.label, needs_runs=needs_runs)
+    box_state = read_probe(answer.output, wire.label, needs_runs=needs_runs)
+    return replace(box_state, is_noisy=answer.is_noisy)
 
 
 def read_probe(answer: bytes, label: str, *, needs_runs: bool = True) -> BoxState:

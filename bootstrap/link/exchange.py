@@ -94,6 +94,7 @@ class Answer:
     output: bytes
     code: int
     errors: bytes
+    is_noisy: bool  # whether rc files printed something before it, which breaks scp and rsync
 
 
 def run_script(wire: Wire, script: str, stdin: bytes = b"", timeout: float | None = None) -> bytes:
@@ -128,8 +129,8 @@ def run_script_checked(
         stream.close()
     if answer is None:
         raise _no_answer(wire.label, raw, errors, timeout if out_of_time.is_set() else None)
-    output, code = answer
-    return Answer(output, code, errors)
+    noise, output, code = answer
+    return Answer(output, code, errors, is_noisy=bool(noise))
 
 
 def stream_script(wire: Wire, script: str, shell: str = "/bin/sh") -> AnswerStream:
@@ -193,12 +194,13 @@ def _read_errors(stream: Stream, sentinel: bytes, *, complete: bool) -> bytes:
         time.sleep(0.002)
 
 
-def _unframe(raw: bytes, sentinel: bytes) -> tuple[bytes, int] | None:
-    """Return output and exit code from between the sentinels; None if these are missing."""
-    _, begin, rest = raw.partition(b"\n" + sentinel + b"+\n")
+def _unframe(raw: bytes, sentinel: bytes) -> tuple[bytes, bytes, int] | None:
+    """Return what came before the sentinels, the output between them, and the exit code; None if
+    they are missing."""
+    noise, begin, rest = raw.partition(b"\n" + sentinel + b"+\n")
     output, end, tail = rest.rpartition(sentinel + b"- ")
     code = answer_exit_code(tail.split(b"\n", 1)[0])
-    return None if not begin or not end or code is None else (output, code)
+    return None if not begin or not end or code is None else (noise, output, code)
 
 
 def _no_answer(label: str, raw: bytes, errors: bytes, timeout: float | None) -> NoAnswer:

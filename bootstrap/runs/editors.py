@@ -322,7 +322,7 @@ def _run(command: list[str], screen: Screen) -> bool:
 
 def _host(box: BoxLogin, screen: Screen) -> str:
     """Return the host for the editor: its ssh alias, which has port, key and host key."""
-    alias = update_alias(box.known, screen)
+    alias = update_alias(box.known, screen, is_noisy=box.state.is_noisy)
     if alias:
         # URIs are lower-case, and the entries that boxstrap writes match lower case too.
         return alias if is_users_alias(box.known) else alias.lower()

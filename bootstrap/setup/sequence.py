@@ -182,7 +182,7 @@ def result_of(
     return result.SetupResult(
         box=box.name,
         setup=setup,
-        alias=update_alias(box.known, reporter),
+        alias=update_alias(box.known, reporter, is_noisy=box_state.is_noisy),
         commit=payload.source.commit,
         snapshot=payload.source.snapshot,
         changes=payload.changes,

@@ -139,9 +139,10 @@ def program_name(typed: str) -> str:
 
 
 def _fetch(result: SetupResult) -> list[str]:
-    """Return the scp commands for its results, by a name for which ssh has key and host key."""
+    """Return the scp commands for its results, by a name for which ssh has key and host key; none
+    where scp would take what the box's shell prints for an answer."""
     endpoint, run = result.login.endpoint, result.run
-    if endpoint is None or run is None or not run.has_begun:
+    if endpoint is None or run is None or not run.has_begun or result.box_state.is_noisy:
         return []
     host = result.alias or (endpoint.alias if endpoint.alias != endpoint.hostname else "")
     tree = result.repo_dir

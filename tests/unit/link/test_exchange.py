@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bootstrap.boxes.probe import probe
 from bootstrap.errors import UnreachableError
 from bootstrap.link import exchange
 from bootstrap.link.exchange import (
@@ -163,6 +164,8 @@ def test_noise_printed_by_login_files_of_a_box_is_not_in_a_scripts_output(
     wire = ssh_user.login("box")
     assert run_script(wire, "echo clean") == b"clean\n"
     assert run_script_checked(wire, "cat", stdin=b"x" * 1_000_000).output == b"x" * 1_000_000
+    assert probe(wire).is_noisy
+    assert not probe(LocalWire()).is_noisy
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,7 @@ LATER = run(node=NodeOf(1, ("a", "b")))
         pytest.param(LATER, {}, False, "", id="a later node"),
         pytest.param(LATER, {"results_of": "all"}, False, "pull fetch", id="each node's"),
         pytest.param(run(), {"alias": ""}, False, "pull", id="ssh knows no name for its box"),
+        pytest.param(run(), {"is_noisy": True}, False, "pull", id="its shell breaks scp"),
     ],
 )
 def test_pull_is_offered_as_a_next_command_only_where_a_run_has_results(
@@ -76,7 +77,8 @@ def test_pull_is_offered_as_a_next_command_only_where_a_run_has_results(
             "box": "gpu",
             "alias": profile.get("alias", "gpu"),
         },
-        **{"box_state": Made(has_tmux=True, home="/w/.boxstrap"), "repo_dir": "/w/homework"},
+        repo_dir="/w/homework",
+        box_state=Made(has_tmux=True, home="/w/.boxstrap", is_noisy=profile.get("is_noisy", False)),
         **{"profile": Made(train=train, provider=Made(console="")), "price": None},
         made_nothing=nothing,
     )

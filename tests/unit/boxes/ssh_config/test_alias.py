@@ -32,11 +32,18 @@ def test_setup_announces_the_ssh_alias_of_a_box_once(
     place: ConfigPlace, make_box: MakeBox, screen: Screen, said: io.StringIO
 ) -> None:
     box = make_box("my-box")
-    assert update_alias(box, screen) == "my-box"
+    assert update_alias(box, screen, is_noisy=False) == "my-box"
     assert "`ssh my-box` leads to this box" in said.getvalue()
     length = len(said.getvalue())
-    assert update_alias(box, screen) == "my-box"
+    assert update_alias(box, screen, is_noisy=False) == "my-box"
     assert len(said.getvalue()) == length
+
+
+def test_setup_names_no_scp_and_rsync_for_a_box_whose_shell_prints_at_each_login(
+    place: ConfigPlace, make_box: MakeBox, screen: Screen, said: io.StringIO
+) -> None:
+    assert update_alias(make_box("my-box"), screen, is_noisy=True) == "my-box"
+    assert "for editors too; not for scp and rsync, as its shell prints" in said.getvalue()
 
 
 def test_host_local_gets_no_ssh_alias(
@@ -44,7 +51,7 @@ def test_host_local_gets_no_ssh_alias(
 ) -> None:
     make_box("my-box")
     local = KnownBox("local", "local")
-    assert update_alias(local, screen) == ""
+    assert update_alias(local, screen, is_noisy=False) == ""
     assert not place.config.exists()
     assert not place.folder.exists()
 
@@ -53,15 +60,15 @@ def test_a_later_setup_writes_no_ssh_config_entry_once_the_user_removed_it_or_sw
     place: ConfigPlace, make_box: MakeBox, screen: Screen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     box = make_box("my-box")
-    update_alias(box, screen)
+    update_alias(box, screen, is_noisy=False)
     remove_block(place)
-    assert update_alias(box, screen) == ""
+    assert update_alias(box, screen, is_noisy=False) == ""
     drop_alias(screen)
     assert not place.config.exists()
     assert not place.entries.exists()
     place.off.unlink()
     monkeypatch.setenv(VARIABLE, "off")
-    assert update_alias(box, screen) == ""
+    assert update_alias(box, screen, is_noisy=False) == ""
     assert not place.config.exists()
 
 
@@ -77,14 +84,14 @@ def test_a_read_only_ssh_config_gives_one_warning_and_fails_no_setup(
     place.config.chmod(0o400)
     box = make_box("my-box")
     for _ in range(2):
-        assert update_alias(box, screen) == ""
+        assert update_alias(box, screen, is_noisy=False) == ""
     assert said.getvalue().count("is read-only") == 1
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(updating, "write_private", full)
-    assert update_alias(make_box("another", port=1), screen) == ""
+    assert update_alias(make_box("another", port=1), screen, is_noisy=False) == ""
     assert "ssh/config can't be used: no space left on device.\n" in said.getvalue()
 
 
