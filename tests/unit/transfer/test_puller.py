@@ -15,7 +15,7 @@ from bootstrap.errors import NotSafeError
 from bootstrap.link import LinkLost, LocalStream, LocalWire, NoAnswer
 from bootstrap.transfer.destination import Destination, PartialFile
 from bootstrap.transfer.frames import BegunFile, BoxFile, BoxLook, GivenFile, WantedFile
-from bootstrap.transfer.puller import PullRound
+from bootstrap.transfer.puller import Puller, PullRound
 from tests.unit.transfer.boxes import KEY, RUN, STOOD_S, ResultsHere, held
 
 pytestmark = pytest.mark.slow  # each starts programs
@@ -179,6 +179,22 @@ def test_a_checkpoint_is_pulled_complete_or_not_at_all(box: ResultsHere) -> None
     found = box.pull(live=True)
     assert found.landed == {"out/checkpoint-1/a", "out/checkpoint-1/b"}
     assert box.here() == {"out/checkpoint-1/a": b"2", "out/checkpoint-1/b": b"1"}
+
+
+def test_the_files_of_a_checkpoint_land_in_the_order_in_which_they_were_written(
+    box: ResultsHere,
+) -> None:
+    """What points to a checkpoint, or lists its files, is written last."""
+    paths = [f"out/checkpoint-1/{name}" for name in ("optimizer", "model", "index")]
+    for second, path in enumerate(paths, 1):
+        os.utime(box.write(path), (second, second))
+    landed: list[tuple[str, str]] = []
+    with box.source() as source, box.landing() as landing, box.record() as record:
+        puller = Puller(
+            landing, record, most=MIB, landed=lambda file, place: landed.append((file.path, place))
+        )
+        puller.round(source, live=False)
+    assert landed == [(path, path) for path in paths]
 
 
 def test_files_read_ahead_land_once_they_turn_out_to_be_complete(
