@@ -22,7 +22,7 @@ def both(user: User, *words: str, **env: str) -> tuple[Completed, Completed]:
     return user.run(*words, **env), user.run(*words, **env, **EXECUTED)
 
 
-def test_only_the_boxstrap_program_with_a_plain_python_environment_is_forked_by_the_test_rig(
+def test_tests_fork_only_the_boxstrap_program_and_only_in_a_plain_python_environment(
     user: User,
 ) -> None:
     assert can_fork([PROGRAM], user.env)

@@ -42,7 +42,7 @@ def test_state_folders_are_private_to_the_user_whatever_the_umask(box: KnownBox)
     assert {path.stat().st_mode & 0o777 for path in made} == {0o700}
 
 
-def test_state_folders_that_an_earlier_version_left_open_are_made_private(box: KnownBox) -> None:
+def test_state_folders_left_readable_by_an_earlier_version_are_made_private(box: KnownBox) -> None:
     state = box.folder.parents[1]
     for folder in (state, state / "boxes"):
         folder.chmod(0o775)

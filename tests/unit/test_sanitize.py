@@ -100,7 +100,7 @@ def stream(data: bytes, cuts=(), **options) -> bytes:
 @calm
 @given(NASTY_BYTES, st.lists(st.integers(0, 60), max_size=8), st.booleans())
 @example(b"\x1b[31mred", [1], False)
-def test_a_sanitized_stream_is_the_same_in_any_pieces(data, cuts, on_terminal):
+def test_sanitizing_output_of_a_box_is_alike_in_any_pieces(data, cuts, on_terminal):
     assert stream(data, cuts, on_terminal=on_terminal) == stream(data, on_terminal=on_terminal)
 
 
@@ -118,7 +118,7 @@ def test_a_stream_for_a_terminal_keeps_only_colour_sequences(data):
     assert not HARM.search(rest)
 
 
-def test_the_sanitizing_stream_holds_back_only_unfinished_sequences():
+def test_sanitizing_output_delays_only_unfinished_control_sequences():
     sanitizer = SanitizeStream()
     assert sanitizer.feed(b"step 1 loss") == b"step 1 loss"
     assert sanitizer.feed(b" 0.5\n") == b" 0.5\n"
@@ -128,7 +128,7 @@ def test_the_sanitizing_stream_holds_back_only_unfinished_sequences():
     assert sanitizer.feed("é".encode()[1:]) == "é".encode()
 
 
-def test_carriage_returns_are_kept_for_a_terminal_only():
+def test_sanitized_output_keeps_carriage_returns_only_for_a_terminal():
     assert stream(b"10%\r20%\r\n", on_terminal=True) == b"10%\r20%\r\n"
     assert stream(b"10%\r20%\r\n") == b"10%\n20%\n"
 
@@ -141,7 +141,7 @@ def test_colours_left_on_at_the_end_of_a_stream_are_switched_off():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("opening", [b"\x1b]", b"\x1b[", b"\x1bP", b"\xc2\x9d", b"\x1b "])
-def test_an_endless_control_sequence_is_held_in_bounded_memory_and_not_obeyed(opening):
+def test_an_endless_control_sequence_from_a_box_is_removed_in_bounded_memory(opening):
     sanitizer, out = SanitizeStream(), 0
     for _ in range(200):
         out += len(sanitizer.feed(opening + b"1" * 50_000))

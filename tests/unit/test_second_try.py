@@ -52,7 +52,7 @@ def tests(tmp_path_factory: pytest.TempPathFactory) -> str:
         ("unit", 4, "1 tests failed, 1 of them start no program"),
     ],
 )
-def test_few_red_tests_with_programs_are_run_a_second_time_before_they_fail(
+def test_a_few_failed_tests_that_start_programs_are_run_again_before_they_count(
     tmp_path: Path,
     tests: str,
     chosen: str,

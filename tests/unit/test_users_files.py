@@ -28,7 +28,7 @@ READERS = {
 
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("kind", ["pipe", "device", "link", "folder"])
-def test_readers_of_users_files_refuse_pipes_devices_folders_and_links_to_a_device(
+def test_a_file_of_the_user_that_is_a_pipe_device_folder_or_link_to_a_device_is_refused(
     tmp_path: Path, reader: str, kind: str
 ) -> None:
     file = tmp_path / "file"
@@ -67,7 +67,7 @@ def test_a_file_larger_than_the_limit_is_refused_with_the_limit_named(tmp_path: 
         ("to_outside/file", ""),
     ],
 )
-def test_a_symlink_of_a_repository_is_not_written_through_if_it_leads_outside(
+def test_boxstrap_does_not_write_through_a_symlink_that_leads_out_of_a_repository(
     tmp_path: Path, path: str, leads_to: str
 ) -> None:
     for folder in ("repo/.git", "repo/inner", "outside/repo/.git"):

@@ -50,7 +50,7 @@ def test_editor_links_quote_the_path_and_encode_a_host_with_capitals() -> None:
         ({"free": ["500000"]}, "disk"),
     ],
 )
-def test_each_requirement_of_an_editor_that_a_box_lacks_is_reported_by_its_code(
+def test_code_reports_each_requirement_of_an_editor_that_a_box_lacks(
     change: dict[str, list[str] | None], code: str
 ) -> None:
     assert lacks(WELL, forwards=True) == []
@@ -58,7 +58,7 @@ def test_each_requirement_of_an_editor_that_a_box_lacks_is_reported_by_its_code(
     assert [lack.code for lack in lacks(facts, forwards=True)] == [code]
 
 
-def test_a_box_that_forbids_forwarding_or_reports_nonsense_lacks_what_an_editor_needs() -> None:
+def test_a_box_that_forbids_forwarding_or_sends_nonsense_is_reported_unfit_for_an_editor() -> None:
     assert [lack.code for lack in lacks(WELL, forwards=False)] == ["forwarding"]
     odd = {"libc": ["glibc ." + "9" * 5000], "kernel": ["\u0661.2"], "free": ["-1"]}
     assert {lack.code for lack in lacks(odd, forwards=True)} == {"libstdc++", "bash", "tar", "curl"}
@@ -73,7 +73,7 @@ def test_the_editors_interpreter_path_is_relative_only_inside_the_project_folder
     assert neighbour["python.defaultInterpreterPath",] == "/workspace/hw2/.venv/bin/python"
 
 
-def test_editor_settings_of_the_box_are_merged_and_a_value_the_user_set_is_kept() -> None:
+def test_code_merges_editor_settings_on_a_box_and_keeps_values_of_the_user() -> None:
     want = wanted_extensions("/w/.venv", "/w")
     text, kept = merged_settings(EditorState({}), want, {})
     assert not kept
@@ -97,7 +97,7 @@ def at_path(text: str) -> object:
     return found["python.defaultInterpreterPath"]
 
 
-def test_the_users_editor_settings_gain_the_box_and_keep_values_and_mode(own_home: Path) -> None:
+def test_code_adds_a_box_to_the_users_editor_settings_and_keeps_the_rest(own_home: Path) -> None:
     path = CODE.user_settings()
     assert path == own_home / ".config/Code/User/settings.json"
     assert update_user_settings(CODE, "my-box") == ""
@@ -125,7 +125,7 @@ def test_the_users_editor_settings_gain_the_box_and_keep_values_and_mode(own_hom
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_unreadable_user_settings_are_left_as_they_are_with_a_warning(own_home: Path) -> None:
+def test_code_warns_of_unreadable_editor_settings_and_changes_nothing(own_home: Path) -> None:
     path = CODE.user_settings()
     path.parent.mkdir(parents=True)
     for broken in (b'{"a": ', b'{"a": "\xff"}', b'{"remote.SSH.remotePlatform": []}'):
@@ -148,14 +148,14 @@ def test_the_user_settings_path_follows_the_platform_linux_windows_or_macos(
     assert str(mac) == "/home/me/Library/Application Support/Cursor/User/settings.json"
 
 
-def test_no_two_editors_share_a_title_scheme_config_or_server_folder() -> None:
+def test_no_two_supported_editors_share_a_title_scheme_or_folder() -> None:
     for name, editor in EDITORS.items():
         assert editor.name == name
     for attribute in ("title", "scheme", "config", "server"):
         assert len({getattr(editor, attribute) for editor in EDITORS.values()}) == len(EDITORS)
 
 
-def test_a_hostile_editor_answer_is_cut_and_cleaned(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_editor_facts_sent_by_a_hostile_box_are_cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = b"libc\tglibc \x1b[31m2.36\nsum\t1 2\nsettings\n" + b"x" * 3_000_000
     monkeypatch.setattr(editors, "run_script", lambda *a, **k: answer)
     found = editors.read_editor_state(None, CODE, "/p")  # type: ignore[arg-type]

@@ -52,12 +52,12 @@ def test_setting_a_value_in_commented_json_keeps_every_comment() -> None:
         ('{"k": {"n": 2}, "k": {"n": 3}}', '{"k": {"n": 2}, "k": {"n": 1}}'),
     ],
 )
-def test_a_nested_json_key_is_inserted_in_the_files_own_style(before: str, after: str) -> None:
+def test_a_nested_key_is_added_to_a_json_file_in_its_style(before: str, after: str) -> None:
     assert with_value(before, ("k", "n"), 1) == after
     assert value_at(read_jsonc(after), ("k", "n")) == 1
 
 
-def test_an_item_is_appended_to_a_json_list_unless_already_there() -> None:
+def test_an_item_is_appended_to_a_list_of_editor_settings_only_once() -> None:
     assert with_item('{"l": ["a"]}', ("l",), "b") == '{"l": ["a", "b"]}'
     assert with_item('{"l": ["a"]}', ("l",), "a") == '{"l": ["a"]}'
     assert with_item('{"l": []}', ("l",), "a") == '{"l": [\n    "a"\n]}'
@@ -94,7 +94,7 @@ def test_broken_json_with_comments_raises_an_error_and_is_not_changed(broken: st
         with_value(broken, ("k",), 1)
 
 
-def test_a_json_parent_of_another_type_raises_an_error_and_is_not_replaced() -> None:
+def test_editor_settings_with_a_value_of_another_type_raise_an_error_unchanged() -> None:
     for text in ('{"k": 1}', '{"k": null}', '{"k": [1]}', "[1]", "1"):
         with pytest.raises(JsoncError):
             with_value(text, ("k", "n"), 1)

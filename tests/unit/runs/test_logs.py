@@ -98,7 +98,7 @@ def finished(folder: Path, log: bytes, times: str | None = None, name: str = "tr
 
 
 @pytest.mark.slow
-def test_a_running_log_stays_within_its_limit_and_is_followed_to_its_last_line(
+def test_a_log_above_its_limit_loses_its_beginning_and_is_followed_to_the_end(
     tmp_path: Path, reader: MakeReader
 ) -> None:
     (tmp_path / "write.py").write_text(WRITES)
@@ -137,7 +137,7 @@ def test_a_running_log_stays_within_its_limit_and_is_followed_to_its_last_line(
         assert not late or since - gap - 2 < float(late.split()[0])
 
 
-def test_what_a_run_writes_while_its_log_is_measured_is_noted_without_a_further_line(
+def test_a_log_line_written_while_the_log_is_measured_gets_its_time_though_none_follows(
     tmp_path: Path,
 ) -> None:
     """A run that waited for its log to be cut waited for ever."""
@@ -156,7 +156,7 @@ def test_what_a_run_writes_while_its_log_is_measured_is_noted_without_a_further_
     runner.wait(PATIENCE_S)
 
 
-def test_where_the_file_system_can_not_punch_holes_no_part_of_a_log_is_dropped(
+def test_a_log_is_kept_whole_on_a_file_system_that_can_not_free_its_beginning(
     tmp_path: Path,
 ) -> None:
     """What would be kept aside meanwhile could be written for ever."""
@@ -180,7 +180,7 @@ time.sleep(2)
 """
 
 
-def test_a_log_that_its_command_empties_is_kept_from_its_new_start(tmp_path: Path) -> None:
+def test_a_log_that_its_command_empties_is_shown_from_its_new_start(tmp_path: Path) -> None:
     (tmp_path / "empties.py").write_text(EMPTIES)
     log = tmp_path / ".boxstrap/runs/homework/train-1/log"
     run, env = make_run(tmp_path, f"{sys.executable} empties.py {log}")
@@ -190,7 +190,7 @@ def test_a_log_that_its_command_empties_is_kept_from_its_new_start(tmp_path: Pat
     assert times == [0, 6]
 
 
-def test_following_a_log_from_beyond_its_end_waits_at_the_end(
+def test_logs_follow_that_begins_beyond_the_end_of_a_log_waits_at_its_end(
     tmp_path: Path, reader: MakeReader
 ) -> None:
     finished(tmp_path, bytes(98304) + b"x" * 5000 + b"\nlast\n", "1 90000\n2 103310\n")
@@ -201,7 +201,7 @@ def test_following_a_log_from_beyond_its_end_waits_at_the_end(
     assert follower.over
 
 
-def test_the_dropped_part_of_a_log_is_skipped_by_its_reader(
+def test_logs_skips_the_dropped_part_of_a_log_without_reading(
     tmp_path: Path, reader: MakeReader
 ) -> None:
     hole = 1 << 38  # reading it would take minutes
@@ -260,7 +260,7 @@ TIMES = "100 0\n102 6\n105 19\n"
     ],
 )
 @pytest.mark.parametrize("start", [0, 4])
-def test_a_part_of_a_log_is_the_same_from_the_box_and_from_home(
+def test_logs_prints_the_same_part_from_the_box_and_from_the_pulled_log(
     part: LogPart, shown: str, start: int, tmp_path: Path, reader: MakeReader
 ) -> None:
     run = finished(tmp_path, LOG, TIMES)
@@ -318,7 +318,7 @@ def test_logs_since_a_time_show_the_whole_log_where_no_times_were_recorded(
     assert b"".join(follower.as_it_is()) == LOG
 
 
-def test_logs_of_several_runs_are_read_at_once_each_to_its_end(
+def test_logs_of_several_runs_are_printed_at_once_each_to_its_end(
     tmp_path: Path, reader: MakeReader, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     names = ["train-1", "train-20"]
@@ -365,7 +365,7 @@ def test_json_log_lines_of_several_runs_name_their_run(
 
 
 @pytest.mark.parametrize(("size", "is_growing"), [(1, False), (3, False), (99, False), (99, True)])
-def test_the_tail_of_a_progress_bar_shows_what_a_terminal_would(
+def test_the_last_lines_of_a_progress_bar_are_shown_as_on_a_terminal(
     size: int, is_growing: bool
 ) -> None:
     log = b"epoch 1\r\n 1%\r 50%\r\r 99%\r100%\r\nepoch 2\n 7%\r 9%\r"
@@ -374,7 +374,7 @@ def test_the_tail_of_a_progress_bar_shows_what_a_terminal_would(
     assert shown + drawn.finish() == b"epoch 1\n100%\nepoch 2\n 9%\r"
 
 
-def test_logs_with_lines_set_to_three_show_the_last_three_drawn_lines(
+def test_logs_with_three_lines_counts_a_progress_bar_as_one_line(
     tmp_path: Path, reader: MakeReader, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     finished(tmp_path, b"one\ntwo\n 1%\r 2%\r 3%\nfour\n")

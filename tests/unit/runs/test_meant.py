@@ -113,7 +113,7 @@ def save(machine: NamedBox, repositories: list[Path]) -> None:
     assert record.save_with_pin(box, key, is_new=True)
 
 
-def test_the_table_of_which_box_a_command_means_lists_every_command() -> None:
+def test_the_table_of_commands_without_host_lists_every_command() -> None:
     assert {task.partition(" ")[0] for task in TABLE} | NO_BOX == {*NAMES}
     assert {cell for row in TABLE.values() for cell in row.values()} == {
         *("asks on a terminal, else the list", "the list", "that one", "exit 2"),
@@ -180,14 +180,14 @@ def test_setup_on_a_terminal_asks_for_the_box_where_the_repository_has_none(
     assert called == {"b" if answer == "b" else "a"}
 
 
-def test_a_box_belongs_to_both_the_profiles_repository_and_the_one_it_lies_in() -> None:
+def test_a_box_set_up_by_a_profile_of_another_repository_belongs_to_both() -> None:
     box = KnownBox("a", "a").using("named-00000001", stood_in="here-00000002", workdir="/work")
     assert box.of("named-00000001") == box.of("here-00000002") == box.last
     assert box.workdir_of("here-00000002") == "/work"
     assert box.of("other-00000003") is box.of("") is None
 
 
-def test_a_box_that_claims_to_have_runs_of_a_repository_is_not_chosen_for_it(
+def test_a_box_that_claims_to_have_runs_of_a_repository_is_not_chosen_without_host(
     world: ThreeBoxes,
 ) -> None:
     """A box is told the repository of each command that asks it, and may say that it has runs."""
@@ -202,7 +202,7 @@ def test_a_box_that_claims_to_have_runs_of_a_repository_is_not_chosen_for_it(
     assert world.typed("exec", "one")[1] == set()
 
 
-def test_a_plan_of_a_box_does_not_make_it_the_repositorys_own(user: User) -> None:
+def test_plan_does_not_make_a_box_one_of_the_repository(user: User) -> None:
     user.repository()
     options = ("--host", "local", "--set", f"box.workdir={user.home}/box")
     user.run("plan", *options).must(0)

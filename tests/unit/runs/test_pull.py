@@ -56,7 +56,7 @@ def test_pull_gives_up_on_a_box_that_keeps_sending_other_content_than_announced(
     assert len(rounds) == pull._IDLE_LOOKS
 
 
-def test_pull_ends_beside_a_run_that_writes_a_new_result_at_each_look(
+def test_pull_ends_though_a_live_run_writes_new_results_all_the_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Of what the first look found incomplete, one file comes later, and one never."""
@@ -110,7 +110,7 @@ def test_a_pulled_file_that_was_changed_at_home_is_reported_as_not_pulled(*, is_
         (["waiting"], None, True, ""),
     ],
 )
-def test_pull_without_run_takes_a_begun_run_before_a_newer_queued_one(
+def test_pull_without_a_run_name_means_a_begun_run_before_a_newer_queued_run(
     states: list[Any], named: str | None, watch: bool, meant: str
 ) -> None:
     runs = [
@@ -130,7 +130,7 @@ def test_pull_without_run_takes_a_begun_run_before_a_newer_queued_one(
     [("home", True, False), ("none", False, False), ("partly", True, True), ("", False, True),
      ("", True, False)],
 )  # fmt: skip
-def test_a_run_is_named_as_not_pulled_unless_its_results_or_its_record_came_home(
+def test_pull_lists_a_run_as_not_pulled_unless_its_results_or_record_are_home(
     *, monkeypatch: pytest.MonkeyPatch, results: str, is_here: bool, is_only_there: bool
 ) -> None:
     kept = SimpleNamespace(results=results, is_here=lambda: is_here)

@@ -118,7 +118,7 @@ def test_the_x_axis_of_a_metric_curve_is_epoch_step_or_time(
     assert loss.axis == axis
 
 
-def test_a_curve_of_many_values_is_reduced_to_few_points() -> None:
+def test_a_metric_curve_of_many_values_is_reduced_to_few_points() -> None:
     curve = CurveReader("loss")
     for step in range(100_001):
         curve.add(step, {"step": float(step), "loss": float(step)})
@@ -160,7 +160,7 @@ def test_the_dropped_part_of_a_log_is_not_read_for_its_curves(lay: Lay, tmp_path
     assert [value for _, value in again.curves[0].points] == [7.0] * 9
 
 
-def test_a_report_brings_samples_the_right_setup_and_results_of_its_run(
+def test_a_report_has_the_samples_setup_and_results_of_its_own_run(
     lay: Lay, tmp_path: Path
 ) -> None:
     setups = tmp_path / ".boxstrap/setups"
@@ -229,7 +229,7 @@ def test_a_report_lists_changed_files_from_the_object_store_on_the_box(
     assert history.changes == ("1 0 new.py", "2 1 train.py")
 
 
-def test_a_senseless_answer_to_report_is_an_error_that_says_so(lay: Lay, tmp_path: Path) -> None:
+def test_report_refuses_a_senseless_answer_of_a_box(lay: Lay, tmp_path: Path) -> None:
     (tmp_path / ".boxstrap/agent/bin").mkdir(parents=True)
     python = tmp_path / ".boxstrap/agent/bin/python"
     for answer, said in (

@@ -27,11 +27,11 @@ NOW = datetime(2026, 11, 22, 14, 30, 10)
         ("2026-11-23 00:00", 0),
     ],
 )
-def test_a_duration_or_clock_time_is_read_as_seconds_ago(text: str, ago: int) -> None:
+def test_a_since_option_may_be_a_duration_or_a_clock_time(text: str, ago: int) -> None:
     assert seconds_ago(text, NOW) == ago
 
 
 @pytest.mark.parametrize("text", ["", "10", "m", "-5m", "1.5h", "10 m", "25:00", "yesterday"])
-def test_a_malformed_time_is_wrong_usage(text: str) -> None:
+def test_a_malformed_since_option_is_wrong_usage(text: str) -> None:
     with pytest.raises(UsageError, match="is no time"):
         seconds_ago(text, NOW)

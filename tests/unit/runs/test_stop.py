@@ -56,7 +56,7 @@ DONE, STOPPED = _cell("d-1", "finished", 100, 120, 0), _cell("s-1", "finished", 
         ([], []),
     ],
 )
-def test_wait_all_awaits_live_runs_and_sweep_cells_that_failed_before(
+def test_wait_all_awaits_live_runs_and_reports_sweep_cells_that_failed(
     runs: list[Run], awaited: list[Run]
 ) -> None:
     assert run_end.all_awaited(runs) == awaited

@@ -29,7 +29,7 @@ def _own_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
 
-def test_top_keeps_only_the_newest_undrawn_sample_of_a_fast_box(
+def test_top_draws_only_the_newest_sample_of_a_box_that_sends_too_fast(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """If a box sends faster than a screen draws, only the newest sample is kept and shown."""
@@ -87,7 +87,7 @@ def test_a_process_of_a_run_is_recognized_by_its_environment_variable() -> None:
 
 
 @pytest.mark.slow
-def test_the_first_sample_has_the_cpu_load_of_a_busy_machine(tmp_path: Path) -> None:
+def test_the_first_sample_of_top_has_the_load_of_a_busy_cpu(tmp_path: Path) -> None:
     command = [sys.executable, "-I", "-B", MAIN, "runs.top_stream", "--runs", str(tmp_path)]
     busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     top_there = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)

@@ -77,7 +77,7 @@ def test_html_from_a_hostile_box_is_only_text_on_the_verdict_page() -> None:
     assert "\x1b" not in seen.text.replace(EVIL, "")
 
 
-def test_the_verdict_page_loads_nothing_from_elsewhere() -> None:
+def test_the_verdict_page_loads_nothing_from_the_network() -> None:
     text = verdict_page(hostile(), Subject("b", "p", AT))
     assert "default-src 'none'" in text
     for word in ("http://", "https://", "url(", "@import", "<link", "<iframe"):
@@ -110,7 +110,7 @@ def test_the_verdict_example_in_the_docs_equals_the_generated_page() -> None:
     assert "An example" in kept
 
 
-def test_a_report_path_that_cannot_be_written_is_refused_before_any_work(tmp_path: Path) -> None:
+def test_a_report_option_that_cannot_be_written_is_refused_at_once(tmp_path: Path) -> None:
     for place in (tmp_path, tmp_path / "no" / "page.html"):
         with pytest.raises(UsageError, match="can't be written"):
             check_place(place, "--report")

@@ -122,7 +122,7 @@ def home(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("way", [as_file, as_input])
-def test_a_cut_setup_script_does_nothing(way, script: bytes, home: Path, places, faults) -> None:
+def test_a_cut_setup_script_changes_nothing(way, script: bytes, home: Path, places, faults) -> None:
     # Fewer from stdin: bash parses it the same way.
     cuts = places(script, fewer=12 if way is as_input else 1)
     with faults.attempt("script cut", at=way.__name__) as attempt:
@@ -133,7 +133,7 @@ def test_a_cut_setup_script_does_nothing(way, script: bytes, home: Path, places,
 
 @pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode[0])
 @pytest.mark.parametrize("way", [as_file, as_input])
-def test_a_whole_setup_script_begins_to_work_in_every_mode(
+def test_a_whole_setup_script_begins_its_work_however_a_shell_gets_it(
     way, script: bytes, home: Path, mode: list[str]
 ) -> None:
     assert "it began to work" in (way(home, mode)(script) or "")
@@ -167,7 +167,7 @@ def asked(name: str, home: Path) -> str:
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
-def test_a_query_cut_anywhere_does_nothing(name: str, home: Path, places, faults: Faults) -> None:
+def test_a_box_query_cut_short_does_nothing(name: str, home: Path, places, faults: Faults) -> None:
     """The text as the box decodes it: it prints at most the line that starts the answer."""
     text = asked(name, home).encode()
     inside = [
@@ -197,7 +197,7 @@ def test_a_query_cut_anywhere_does_nothing(name: str, home: Path, places, faults
 
 
 @pytest.mark.parametrize("shell", ["dash", "bash", "fish", "tcsh", "zsh", "busybox"])
-def test_a_shell_command_that_carries_a_query_does_nothing_when_cut(
+def test_a_shell_command_sent_to_a_box_does_nothing_when_cut(
     shell: str, home: Path, seeded: random.Random, faults: Faults
 ) -> None:
     """SSH passes a command on whole or not at all; this holds even if it did not."""

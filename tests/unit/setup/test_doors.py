@@ -71,7 +71,7 @@ def unpacked(text: str) -> str:
     return script
 
 
-def test_shell_stripped_of_comments_defines_the_same_functions() -> None:
+def test_the_setup_script_without_comments_defines_the_same_functions() -> None:
     """Compared as bash parsed it, ignoring the indentation of multi-line strings."""
 
     def functions(*texts: str) -> list[str]:
@@ -112,7 +112,7 @@ def test_carried_and_fetching_door_scripts_pass_shellcheck(key: str, tmp_path: P
         assert shellcheck(file) == ""
 
 
-def test_the_program_is_the_same_for_every_profile_and_has_all_steps() -> None:
+def test_the_program_sent_to_a_box_is_the_same_for_every_profile() -> None:
     made = program()
     assert made.text == program.__wrapped__().text
     for name in NAMES:
@@ -137,7 +137,7 @@ def declared(text: str) -> str:
     return done.stdout
 
 
-def test_packing_shell_keeps_a_string_that_looks_like_a_comment() -> None:
+def test_packing_the_setup_script_keeps_text_that_looks_like_a_comment() -> None:
     assert declared("f() {\n  echo '\n  # no comment\n'\n}") != declared(
         bare_shell("f() {\n  echo '\n  # no comment\n'\n}")
     )
@@ -161,7 +161,7 @@ def without_what_nobody_reads(text: str) -> str:
     return ast.dump(tree)
 
 
-def test_packing_python_keeps_its_syntax_tree() -> None:
+def test_packing_python_for_a_door_keeps_its_meaning() -> None:
     own = {name: text for name, text in program_files().items() if name.endswith(".py")}
     tricky = (
         """x = f"{a!r:>{b}} , {c if b else ' : '}" + ' - , = ' + " d ' - , " if e else {1: -1}\n"""
@@ -171,7 +171,7 @@ def test_packing_python_keeps_its_syntax_tree() -> None:
 
 
 @pytest.mark.parametrize("used", [(), ("DATA", "LEASE", "RESULTS_TO", "CONDA", "TRAIN_NODES")])
-def test_packed_python_of_narrow_doors_is_importable(used: tuple[str, ...], tmp_path: Path) -> None:
+def test_python_packed_for_short_doors_is_importable(used: tuple[str, ...], tmp_path: Path) -> None:
     carried = dict(file.split("\n", 1) for file in packed_program(used).text.split("\f")[1:])
     modules = [name for name in carried if name.endswith(".py")]
     assert ({*carried} == {*program_files(bare=True)}) == bool(used)
@@ -200,7 +200,7 @@ def test_lines_of_a_pasted_door_script_are_at_most_1000_characters(key: str) -> 
 
 
 @each_door
-def test_a_doors_text_fits_its_limit_and_holds_the_script_but_no_secret(
+def test_the_text_of_a_door_fits_its_limit_and_has_the_script_and_no_secret(
     name: str, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", SECRET)
@@ -258,7 +258,7 @@ def test_a_git_address_becomes_an_anonymous_https_address_for_a_door(url: str, w
     assert door_url(url) == want
 
 
-def test_a_repository_without_an_address_is_refused_for_a_door() -> None:
+def test_render_for_a_door_refuses_a_repository_without_a_remote() -> None:
     with pytest.raises(UsageError, match="a door can't carry a repository"):
         door_url(None)
 
@@ -277,7 +277,7 @@ def test_the_colab_door_is_a_json_notebook_with_valid_python() -> None:
     compile(notebook["cells"][1]["source"], "cell", "exec")
 
 
-def test_the_devcontainer_door_is_json_and_refuses_values_it_would_substitute() -> None:
+def test_the_devcontainer_door_refuses_values_that_devcontainers_would_replace() -> None:
     container = json.loads(render_door("devcontainer", profile("vast"), WORK).text)
     assert container["workspaceFolder"] == "/workspace/homework"
     script = unpacked("".join(container["onCreateCommand"][4:]))
@@ -323,7 +323,7 @@ def test_a_pasted_script_says_to_return_the_box_only_if_it_ends_with_exit_code_6
     assert (done.returncode, done.stderr) == (rc, says)
 
 
-def test_a_value_with_the_end_marker_does_not_end_the_carried_script() -> None:
+def test_a_profile_value_with_the_end_marker_does_not_end_the_script_of_a_door() -> None:
     """A name of several lines could contain the end marker."""
     begin = "x\nEND_OF_SCRIPT\nEND_OF_SCRIPT_\ntouch sprung\n"
     carried = render_carrier(profile("vast"), dataclasses.replace(WORK, user_name=begin))
@@ -376,7 +376,7 @@ def test_the_uvx_command_of_oneliner_makes_the_same_script_as_render(
     assert told(made) == told(here), done.stderr
 
 
-def test_a_git_protocol_address_is_kept_in_a_door_with_a_warning(user: User) -> None:
+def test_a_door_for_an_unencrypted_git_url_keeps_the_url_and_warns(user: User) -> None:
     user.repository()
     url = "git://127.0.0.1:1/homework.git"
     sets = (f"git.url={url}", "git.access=url", f"git.ref={WORK.commit}")
@@ -387,7 +387,7 @@ def test_a_git_protocol_address_is_kept_in_a_door_with_a_warning(user: User) -> 
     assert "git:// is neither encrypted nor signed" in made.err
 
 
-def test_render_prints_the_readable_script_whole_and_the_same_as_json_lines(user: User) -> None:
+def test_render_prints_the_whole_script_and_the_same_lines_as_json(user: User) -> None:
     user.repository()
     shown = user.run("render", "--profile", "vast", "--set", TRAIN).must(0)
     assert shown.out.endswith("\nesac\nexit\n}\n")

@@ -214,7 +214,7 @@ def test_a_setup_with_one_changed_value_sends_at_most_20_kb(
     assert sum(sent) <= 20_000 < first
 
 
-def test_a_setup_process_that_vanishes_shows_what_its_shell_said(box: ScriptedBox) -> None:
+def test_setup_whose_process_on_the_box_vanishes_shows_the_shells_error(box: ScriptedBox) -> None:
     box.open()
     dies = '; echo "No space left on device" >"$SETUP_DIR/output"; kill -KILL $$'
     error = box.ask(script=dies).begin().end().error
@@ -222,7 +222,7 @@ def test_a_setup_process_that_vanishes_shows_what_its_shell_said(box: ScriptedBo
     assert "process on the box is gone. Its shell said:\nNo space left on device" in error.text()
 
 
-def test_the_same_setup_already_running_is_followed(box: ScriptedBox) -> None:
+def test_a_second_setup_follows_an_equal_one_that_is_running(box: ScriptedBox) -> None:
     first = box.ask().begin().reach_the_wait()
     second = box.ask().begin().reach_the_wait()
     at_work = f"this setup is already running ({first.executor.setup}): following it"
@@ -233,7 +233,7 @@ def test_the_same_setup_already_running_is_followed(box: ScriptedBox) -> None:
     assert second.told.of_the_box() == first.told.of_the_box() != []
 
 
-def test_the_same_setup_started_twice_at_once_is_done_once(box: ScriptedBox) -> None:
+def test_two_equal_setups_started_at_once_are_done_once(box: ScriptedBox) -> None:
     """Both saw that no setup is running; the box lets only one start."""
     second = box.ask()
     nothing_at_work = second.context.box_state()
@@ -246,7 +246,7 @@ def test_the_same_setup_started_twice_at_once_is_done_once(box: ScriptedBox) -> 
     assert first.told.of("repo").count("ok") == 1
 
 
-def test_another_setup_waits_for_the_running_one_and_names_it(box: ScriptedBox) -> None:
+def test_a_different_setup_waits_for_the_running_setup_and_names_it(box: ScriptedBox) -> None:
     first = box.ask().begin().reach_the_wait()
     second = box.ask(script="another", wait_s=1).begin().end()
     assert isinstance(second.error, BusyError)
@@ -348,7 +348,7 @@ def test_a_uv_wheel_with_the_wrong_checksum_is_refused(
 
 
 @pytest.mark.parametrize("reached", ["nothing", "at work", "over"])
-def test_a_link_that_breaks_during_the_launch_still_launches_a_setup_once(
+def test_a_link_that_breaks_during_the_launch_of_a_setup_starts_it_just_once(
     reached: str, box: ScriptedBox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
@@ -406,7 +406,7 @@ def test_setup_after_a_failed_step_continues_at_that_step(box: ScriptedBox) -> N
     assert (again.told.of("tools"), again.told.of("repo")[-1]) == (["skip"], "ok")
 
 
-def test_a_cancelled_setup_returns_at_once_and_the_box_finishes_by_itself(box: ScriptedBox) -> None:
+def test_a_cancelled_setup_returns_at_once_and_the_box_completes_it(box: ScriptedBox) -> None:
     token = CancelToken()
     setup = box.ask(cancel=token).begin().reach_the_wait()
     wait_until(box.has_the_commit)
@@ -419,7 +419,7 @@ def test_a_cancelled_setup_returns_at_once_and_the_box_finishes_by_itself(box: S
 
 
 @pytest.mark.parametrize("when", ["before", "while the link is lost"])
-def test_a_cancel_token_ends_every_wait_of_a_setup(
+def test_cancelling_a_setup_ends_it_at_whatever_it_waits_for(
     when: str, box: ScriptedBox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     token = CancelToken()

@@ -37,13 +37,13 @@ def reviewable() -> str:
     return "".join(parts)
 
 
-def test_recipes_of_shipped_profiles_equal_the_golden_file(request: pytest.FixtureRequest) -> None:
+def test_setup_scripts_of_shipped_profiles_equal_the_golden(request: pytest.FixtureRequest) -> None:
     if request.config.getoption("--update-golden"):
         GOLDEN.write_text(reviewable())
     assert reviewable() == GOLDEN.read_text(), "see the module's docstring"
 
 
-def test_a_recipe_is_one_page_and_a_changed_value_changes_a_single_line() -> None:
+def test_a_changed_profile_value_changes_a_single_line_of_the_setup_script() -> None:
     assert shipped_script("vast") == shipped_script("vast")
     many = ("prepare=[make data]", "lease.hours=1", "python.packages=[torch,numpy]", "shared=[x/]")
     first = render(profile("vast", *many, "env.A=1")).splitlines()
@@ -55,7 +55,7 @@ def test_a_recipe_is_one_page_and_a_changed_value_changes_a_single_line() -> Non
 
 
 @pytest.mark.parametrize("name", ["local", "demo"])
-def test_recipes_of_the_local_and_demo_profiles_have_no_ssh_step(name: str) -> None:
+def test_setup_scripts_for_local_and_demo_profiles_have_no_ssh_step(name: str) -> None:
     script = shipped_script(name)
     assert re.findall(r"^  step (\w+)$", script, re.MULTILINE) == [
         name for name in NAMES if name not in ("ssh", "smoke", "data", "prepare", "lease")

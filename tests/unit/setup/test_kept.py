@@ -23,7 +23,7 @@ def kept() -> list[Path]:
     return sorted((cache_dir() / "scripts").glob("*"))
 
 
-def test_a_cached_script_equals_the_fresh_script_byte_for_byte() -> None:
+def test_a_cached_setup_script_equals_a_newly_rendered_one() -> None:
     odd = "a\rb\r\nc\u2028d\x85e\x0cf 'g' \\ é"
     fresh = made(odd)
     assert odd.replace("'", "'\\''") in fresh
@@ -31,20 +31,20 @@ def test_a_cached_script_equals_the_fresh_script_byte_for_byte() -> None:
     assert [path.stat().st_mode & 0o777 for path in kept()] == [0o600]
 
 
-def test_the_script_cache_keeps_only_a_fixed_number_of_scripts() -> None:
+def test_the_cache_of_setup_scripts_keeps_a_fixed_number_of_them() -> None:
     for number in range(KEPT + 5):
         made(number)
     assert len(kept()) == KEPT
 
 
-def test_a_script_is_rendered_even_if_the_cache_cannot_be_written() -> None:
+def test_a_setup_script_is_rendered_even_if_its_cache_is_not_writable() -> None:
     cache_dir().parent.mkdir(parents=True, exist_ok=True)
     cache_dir().write_text("a file where the folder should be")
     assert "A=1" in made(1)
 
 
 @pytest.mark.parametrize("damage", [b"", b"\xff\xfe", b"\0" * 900, b"#!/usr/bin/env bash\n"])
-def test_a_damaged_cached_script_is_rendered_anew(damage: bytes, faults: Faults) -> None:
+def test_a_damaged_cached_setup_script_is_rendered_again(damage: bytes, faults: Faults) -> None:
     """Emptied by a power cut, filled with NUL bytes, or cut off: the digest detects it."""
     with faults.attempt("script cache damaged", damage[:2].hex() or "emptied"):
         fresh = made(1)
@@ -56,7 +56,7 @@ def test_a_damaged_cached_script_is_rendered_anew(damage: bytes, faults: Faults)
         assert file.read_bytes().endswith(fresh.encode())
 
 
-def test_another_script_in_place_of_a_cached_script_is_not_used() -> None:
+def test_a_cached_setup_script_replaced_by_another_is_not_used() -> None:
     fresh = made(1)
     (file,) = kept()
     made(2)

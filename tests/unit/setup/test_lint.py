@@ -30,7 +30,7 @@ def shellcheck(*paths: Path) -> str:
 
 
 @pytest.mark.parametrize("kind", ["queries", "lib"])
-def test_queries_and_shared_shell_parts_declare_their_shell_for_shellcheck(kind: str) -> None:
+def test_box_queries_and_shared_shell_parts_name_their_shell_for_shellcheck(kind: str) -> None:
     """Queries run in any /bin/sh, so the library parts that they share must be POSIX too.
 
     Queries for boxes that were set up run in bash, with the script's own functions."""
@@ -44,11 +44,11 @@ def test_queries_and_shared_shell_parts_declare_their_shell_for_shellcheck(kind:
             assert path.read_text().startswith(f"# shellcheck shell={shell}"), path
 
 
-def test_no_file_of_the_boxs_program_contains_the_separator_character() -> None:
+def test_no_file_of_the_program_sent_to_a_box_has_the_separator_character() -> None:
     assert [name for name, text in program_files().items() if "\f" in text] == []
 
 
-def test_the_python_of_the_boxs_program_is_the_package_unchanged() -> None:
+def test_the_python_files_sent_to_a_box_equal_those_of_the_package() -> None:
     package = Path(bootstrap.__file__).parent
     python = [(name, text) for name, text in program_files().items() if name.endswith(".py")]
     assert all((package / name).read_text() == text for name, text in python)

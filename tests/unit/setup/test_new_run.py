@@ -49,7 +49,7 @@ def await_settled(home: Path) -> None:
     wait_until(lambda: f":{lock.stat().st_ino} " not in Path("/proc/locks").read_text())
 
 
-def test_a_run_whose_link_is_cut_at_its_start_begins_exactly_once(
+def test_run_whose_link_is_cut_at_its_start_begins_exactly_one_run(
     user: User,
     monkeypatch: pytest.MonkeyPatch,
     seeded: random.Random,

@@ -34,7 +34,7 @@ def payload(place: Path, *sets: str, with_source: bool = True, **asked: object) 
     return build_payload(loaded, SetupRequest(**asked), local=False, with_source=with_source)  # type: ignore[arg-type]
 
 
-def test_a_clean_repository_is_sent_as_its_commit(user: User) -> None:
+def test_setup_sends_a_clean_repository_as_its_commit(user: User) -> None:
     repository = user.repository()
     found = payload(repository.root)
     assert found.source.commit == repository.head
@@ -80,7 +80,7 @@ def test_uncommitted_changes_are_sent_unless_only_the_commit_is_wanted(user: Use
         assert not alone.changes
 
 
-def test_an_edited_profile_changes_the_snapshot_but_not_the_tree(user: User) -> None:
+def test_an_edited_profile_makes_another_snapshot_of_the_same_work(user: User) -> None:
     repository = user.repository()
     clean = payload(repository.root).source
     (repository.root / "boxstrap.yaml").write_text("version: 1\ngpu: {require: false}\n")
@@ -99,7 +99,7 @@ def test_an_edited_profile_changes_the_snapshot_but_not_the_tree(user: User) -> 
     assert payload(repository.root).source.snapshot == repository.head
 
 
-def test_changes_are_refused_when_git_ref_names_another_commit(user: User) -> None:
+def test_setup_refuses_uncommitted_changes_when_git_ref_is_another_commit(user: User) -> None:
     repository = user.repository()
     repository.git("tag", "v1")
     repository.commit({"a.txt": "a"})
@@ -133,7 +133,7 @@ def test_a_box_that_clones_by_url_gets_no_changes_and_the_user_is_warned(user: U
         ("python train.py --data mypath/tools", ""),
     ],
 )
-def test_a_train_command_with_a_placeholder_is_refused(user: User, command: str, left: str) -> None:
+def test_a_placeholder_in_a_train_command_is_refused(user: User, command: str, left: str) -> None:
     place = user.repository().root
     for sets in (f"train.command={command}", f'prepare=["{command}"]'):
         if not left:
@@ -180,7 +180,7 @@ def test_a_door_is_refused_if_its_profile_needs_data_of_this_machine(user: User)
     assert script.startswith("#")
 
 
-def test_data_of_this_machine_is_identified_by_names_sizes_and_times(
+def test_data_sent_from_this_machine_is_identified_by_names_sizes_and_times(
     user: User, tmp_path: Path
 ) -> None:
     def item(to: str, **values: object) -> LocalItem:
@@ -228,7 +228,7 @@ def test_a_new_file_above_the_size_limit_stops_the_setup(user: User) -> None:
     assert "  data.bin  (3 MiB)" in caught.value.what
 
 
-def test_another_git_ref_makes_another_commit_and_another_script(user: User) -> None:
+def test_another_git_ref_makes_setup_send_that_commit(user: User) -> None:
     repository = user.repository()
     first = repository.head
     repository.git("tag", "v1")
@@ -238,7 +238,7 @@ def test_another_git_ref_makes_another_commit_and_another_script(user: User) -> 
     assert payload(repository.root).script_id != payload(repository.root, "git.ref=v1").script_id
 
 
-def test_git_access_by_url_without_a_remote_is_a_profile_error(user: User) -> None:
+def test_a_profile_with_git_access_by_url_needs_a_remote(user: User) -> None:
     repository = user.repository()
     with pytest.raises(ProfileError, match="no remote"):
         payload(repository.root, "git.access=url")
@@ -297,7 +297,7 @@ def test_an_https_dependency_is_sent_only_if_the_profile_lists_it_as_private(use
     assert [each.address for each in own.dependencies] == ["https://example.org/me/own"]
 
 
-def test_a_setup_of_this_machine_itself_sends_no_dependency(
+def test_setup_on_host_local_sends_no_private_dependency(
     user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(user.repository(requirements__txt=ASKED).root)

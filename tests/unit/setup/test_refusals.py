@@ -22,7 +22,7 @@ from bootstrap.setup.sync import SyncAnswer, refusal
         ("failed", "disk-full", StepFailedError, "train.py: no space"),
     ],
 )
-def test_each_sync_refusal_has_its_error_type_and_says_what_to_do(
+def test_each_refusal_of_sync_has_its_error_type_and_says_what_to_do(
     problem: str, detail: str, kind: type[BoxstrapError], says: str
 ) -> None:
     answer = SyncAnswer(False, problem, detail, (), {}, (), (), ("train.py: no space",), {})

@@ -34,7 +34,7 @@ def inputs(home: Path, *sets: str) -> str:
     return done.stdout
 
 
-def test_an_environment_without_extra_requirements_has_the_inputs_of_earlier_versions(
+def test_an_environment_without_extra_requirements_is_the_same_as_for_earlier_versions(
     tmp_path: Path,
 ) -> None:
     """The same text as in earlier versions, so that the work stays the same."""
@@ -78,7 +78,7 @@ def test_uv_is_asked_about_torch_only_if_the_profile_requires_a_gpu(
     assert (tmp_path / "asked").exists() == (required == "true")
 
 
-def test_packages_as_of_a_day_reuse_nothing_and_exclude_newer_releases(tmp_path: Path) -> None:
+def test_python_as_of_excludes_newer_packages_and_those_of_the_image(tmp_path: Path) -> None:
     """An image's packages and the indexes of torch's builds have none."""
     script = loaded(render(profile("ssh", "python.as_of=2023-05-01")))
     body = f'{script}\nUV_SETTINGS=()\nchoose_settings\necho "$REUSE" "${{UV_SETTINGS[@]}}"\n'
@@ -94,7 +94,7 @@ def test_each_further_requirement_of_a_profile_makes_another_environment(tmp_pat
 
 
 @pytest.mark.parametrize("own", [True, False])
-def test_a_plan_from_memory_asks_the_program_that_set_the_box_up(
+def test_a_plan_at_login_is_made_by_the_program_version_of_the_last_setup(
     tmp_path: Path, *, own: bool
 ) -> None:
     program = tmp_path / ".boxstrap/box" / ("0" * 16 if own else "current")

@@ -102,7 +102,7 @@ def test_a_failed_step_shows_its_last_log_lines_clean_and_how_to_read_more(
     assert "boxstrap logs --step python --host my-box" in error.hint
 
 
-def test_a_fractional_exit_code_from_a_box_is_truncated(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fractional_exit_code_of_a_box_is_rounded_off(monkeypatch: pytest.MonkeyPatch) -> None:
     error, _ = outcome_of(done(rc=7.9), monkeypatch)
     assert exit_code(error) == 7
 
@@ -116,7 +116,7 @@ def test_every_error_code_is_explained_with_a_message_and_a_hint() -> None:
 
 
 @pytest.mark.parametrize("code", ["{", "{0}", "{a.b.c}", "{!r}", ""])
-def test_an_unknown_error_code_is_explained_by_itself(code: str) -> None:
+def test_an_unknown_error_code_of_a_box_is_shown_as_such(code: str) -> None:
     assert explain(code, {}).what == code
 
 
@@ -138,7 +138,7 @@ def run(name: str, **changes: object) -> Run:
     return Run(**{**fields, **changes})  # type: ignore[arg-type]
 
 
-def test_the_run_of_a_setup_is_the_newest_with_the_same_work() -> None:
+def test_setup_shows_the_newest_run_of_the_same_work() -> None:
     runs = (run("train-3"), run("train-2", work="w2"), run("train-1", work="w2"))
     box_state = BoxState(facts={"work": "w2", "key": "k-1"}, runs=runs)
     found = run_of_work(box_state, "a" * 40)
@@ -149,7 +149,7 @@ def test_the_run_of_a_setup_is_the_newest_with_the_same_work() -> None:
     assert run_of_work(replace(box_state, facts={"work": "w9", "key": "other"}), "a" * 40) is None
 
 
-def test_the_run_of_a_setup_is_found_by_its_commit_where_no_work_is_known() -> None:
+def test_setup_finds_its_run_by_the_commit_on_a_box_that_reports_no_work() -> None:
     box_state = BoxState(
         facts={"key": "k-1"}, runs=(run("train-2", commit="b" * 40), run("train-1"))
     )
@@ -200,7 +200,7 @@ PIP = (
 
 
 @pytest.mark.parametrize("log", [UV, PIP, b"trying again in 2 s\n" + UV])
-def test_a_missing_package_is_named_from_the_log_and_nothing_else(log: bytes) -> None:
+def test_a_package_that_no_index_has_is_named_from_the_log_of_a_setup(log: bytes) -> None:
     assert named_in("package-missing", log) == "no-such.pkg"
     assert named_in("resolve-failed", log) == ""
     wheels = b"Because torch==2.0.1 has no wheels with a matching Python ABI tag (e.g., `cp313`)"

@@ -49,7 +49,7 @@ def rendered(variables: Sequence[tuple[str, Value]]) -> str:
 
 @pytest.mark.slow
 @given(st.lists(EITHER, max_size=8), EITHER, st.booleans(), st.integers(-(2**53), 2**53))
-def test_any_text_list_flag_and_number_come_out_of_the_script_as_given(
+def test_any_profile_value_reaches_the_setup_script_unchanged(
     many: list[str], one: str, flag: bool, number: int
 ) -> None:
     script = rendered([("ONE", one), ("MANY", many), ("FLAG", flag), ("NUMBER", number)])
@@ -59,13 +59,13 @@ def test_any_text_list_flag_and_number_come_out_of_the_script_as_given(
     assert through_bash(script, [*texts, '"$FLAG"', '"$NUMBER"']) == told
 
 
-def test_quoting_a_value_with_a_nul_byte_is_refused() -> None:
+def test_a_profile_value_with_a_nul_byte_is_refused() -> None:
     with pytest.raises(ValueError, match="NUL"):
         quote("a\0b")
 
 
 @given(EITHER)
-def test_any_text_in_a_script_comment_stays_a_single_harmless_line(text: str) -> None:
+def test_any_text_in_a_comment_of_the_setup_script_stays_harmless(text: str) -> None:
     line = harmless(text)
     assert "\n" not in line
     assert not set(line) & set("'\"`$\\;&|<>()")
@@ -104,7 +104,7 @@ assert all(repr(case.value) in repr(TOGETHER) for case in hostile.ACCEPTED)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(TOGETHER)))
-def test_hostile_profile_values_stay_data_in_preflight_or_plan_and_run_nothing(
+def test_hostile_profile_values_run_nothing_in_the_setup_script(
     number: int, tmp_path: Path
 ) -> None:
     """Both read the same variables, so each value is read by one of them."""
@@ -121,13 +121,13 @@ def test_hostile_profile_values_stay_data_in_preflight_or_plan_and_run_nothing(
 
 
 @pytest.mark.slow
-def test_the_canary_of_hostile_values_appears_when_its_command_is_run(tmp_path: Path) -> None:
+def test_the_tests_of_hostile_values_notice_a_command_that_is_run(tmp_path: Path) -> None:
     run_script(f"{{\ntouch {hostile.CANARY}\n# ---- the program\n", tmp_path / "home", "plan")
     assert (tmp_path / "home" / hostile.CANARY).exists()
 
 
 @pytest.mark.slow
-def test_a_hostile_branch_url_or_user_name_stays_data_in_the_script(tmp_path: Path) -> None:
+def test_a_hostile_branch_url_or_user_name_runs_nothing_in_the_script(tmp_path: Path) -> None:
     odd = f"a;touch$IFS{hostile.CANARY}$(touch {hostile.CANARY})'"
     work = WORK.__class__(
         key="k-1", name="k", commit="a" * 40, branch=odd, url=odd, user_name=odd, user_email=odd
@@ -156,13 +156,13 @@ def run_script(script: str, home: Path, mode: str) -> str:
     return (done.stdout + done.stderr).decode(errors="replace")
 
 
-def test_a_run_of_a_profile_without_training_has_the_default_grace_and_log_limit() -> None:
+def test_a_profile_without_train_gives_runs_the_default_grace_and_log_limit() -> None:
     for what in (profile("vast"), read_profile("vast").profile):
         values = dict(variables(what, WORK, local=False, secrets_id=""))
         assert (values["TRAIN_GRACE"], values["LOG_MAX_MIB"]) == (10, 1024)
 
 
-def test_the_words_of_a_run_hide_its_command_from_a_list_of_processes_and_bash_reads_it() -> None:
+def test_the_command_of_a_run_is_hidden_in_the_list_of_processes_of_the_box() -> None:
     command, variable = "python train.py --name 'é\\x41'\n", 'train.py \\ "%s"'
     wish = RunOptions(command, variables=(("NAME", variable),))
     words = wish.words(profile("ssh"))

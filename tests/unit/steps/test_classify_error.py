@@ -99,13 +99,13 @@ def classify(folder: Path, said: str, then: str = 'classify_error "$STEP_LOG"') 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("code", "said"), SAID, ids=range(len(SAID)))
-def test_a_failed_commands_output_gives_an_error_code(code: str, said: str, tmp_path: Path) -> None:
+def test_a_failed_setup_step_gets_an_error_code(code: str, said: str, tmp_path: Path) -> None:
     assert classify(tmp_path, said) == code
     assert code in CODES
 
 
 @pytest.mark.parametrize(("free", "code"), [(0, "disk-full"), (4000, "command-failed")])
-def test_a_silent_failure_on_a_full_disk_is_disk_full(free: int, code: str, tmp_path: Path) -> None:
+def test_a_step_that_fails_on_a_full_disk_says_so(free: int, code: str, tmp_path: Path) -> None:
     df = (
         f"df() {{ printf 'Filesystem 1024-blocks Used Available\\n/dev/x 9 9 {free} 100%% /\\n'; }}"
     )
@@ -129,12 +129,12 @@ def test_a_failed_fetch_of_uv_gives_its_error_code(code: str, said: str, tmp_pat
     assert classify(tmp_path, said, then) == code
 
 
-def test_output_of_an_earlier_try_does_not_decide_the_error_code(tmp_path: Path) -> None:
+def test_the_error_code_of_a_step_ignores_output_of_earlier_tries(tmp_path: Path) -> None:
     said = "failed: No route to host.\ntrying again in 2 s\n  x No solution found"
     assert classify(tmp_path, said) == "resolve-failed"
 
 
-def test_a_network_failure_is_retried_for_a_minute_and_no_longer(tmp_path: Path) -> None:
+def test_a_step_retries_network_failures_for_a_minute_at_most(tmp_path: Path) -> None:
     """Uses a fake clock: the test does not really wait, and real time does not count."""
     then = """
     unset SECONDS; SECONDS=0  # a plain variable from now on
@@ -145,12 +145,12 @@ def test_a_network_failure_is_retried_for_a_minute_and_no_longer(tmp_path: Path)
     assert classify(tmp_path, "", then) == "2 8 8 8 8 8 8 8 8 rc 4"
 
 
-def test_a_failure_that_is_not_the_networks_is_not_retried(tmp_path: Path) -> None:
+def test_a_step_does_not_retry_failures_other_than_the_networks(tmp_path: Path) -> None:
     then = "with_retries eval 'echo once; false' || echo rc $?"
     assert classify(tmp_path, "error: Failed to build x", then) == "once\nrc 1"
 
 
-def test_a_warning_about_the_boxs_own_host_name_is_not_taken_as_the_cause(tmp_path: Path) -> None:
+def test_a_warning_about_the_host_name_of_the_box_is_no_cause_of_a_failure(tmp_path: Path) -> None:
     warned = "sudo: unable to resolve host box: Name or service not known\n"
     warned += "hostname: Temporary failure in name resolution\n"
     assert classify(tmp_path, f"{warned}E: Unable to locate package x") == "command-failed"
@@ -158,7 +158,7 @@ def test_a_warning_about_the_boxs_own_host_name_is_not_taken_as_the_cause(tmp_pa
     assert classify(tmp_path, f"{warned}E: Temporary failure resolving 'x'") == "no-dns"
 
 
-def test_a_dead_proxy_is_named_as_the_cause_and_a_live_proxy_is_not(tmp_path: Path) -> None:
+def test_a_failed_step_names_a_dead_proxy_as_the_cause_but_not_a_live_one(tmp_path: Path) -> None:
     said = "error sending request: tunnel error: Connection refused"
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]

@@ -48,7 +48,7 @@ START = "start_step() {{ STATE[$1]=running; ( {body} ) >log 2>&1 & CHILD[$1]=$!;
 
 
 @pytest.mark.parametrize("pieces", [("{}", " ok\n"), ("{} ", "ok\n"), ("{} ok", "\n")])
-def test_a_steps_report_that_arrives_in_pieces_is_read_as_a_whole_line(
+def test_the_report_of_a_setup_step_that_arrives_in_pieces_is_read_whole(
     pieces: tuple[str, str], tmp_path: Path
 ) -> None:
     """On a busy box, more than a second may pass between two bytes of a line."""
@@ -58,12 +58,12 @@ def test_a_steps_report_that_arrives_in_pieces_is_read_as_a_whole_line(
     assert (events, end) == ([("a", "ok"), ("b", "ok")], "0")
 
 
-def test_a_step_that_dies_without_a_report_fails_once(tmp_path: Path) -> None:
+def test_a_setup_step_that_dies_without_a_report_fails_once(tmp_path: Path) -> None:
     events, end = run(tmp_path, START.format(body="exit 1"))
     assert (events, end) == ([("a", "fail")], "7")
 
 
-def test_a_late_ok_of_a_step_given_up_does_not_undo_its_failure(tmp_path: Path) -> None:
+def test_a_failed_step_of_a_setup_stays_failed_after_a_late_ok(tmp_path: Path) -> None:
     body = "(sleep 5; printf 'a ok\\n' >&3) & if [ $1 = a ]; then exit; fi; sleep 6"
     late = f"{START.format(body=body)}\nSTEPS=(a c)\nNEEDS[c]=''"
     events, end = run(tmp_path, late)
@@ -71,7 +71,7 @@ def test_a_late_ok_of_a_step_given_up_does_not_undo_its_failure(tmp_path: Path) 
     assert end == "7"
 
 
-def test_steps_at_work_when_another_step_fails_are_ended_and_not_reported(tmp_path: Path) -> None:
+def test_steps_that_still_run_when_another_fails_are_ended_unreported(tmp_path: Path) -> None:
     fails = "until [ -s pid ]; do sleep 0.1; done; printf 'a fail code=killed rc=1\\n' >&3"
     # Longer than `run` waits.
     body = f"if [ $1 = a ]; then {fails}; else echo $BASHPID >pid; sleep 150; fi"

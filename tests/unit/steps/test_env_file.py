@@ -45,7 +45,7 @@ def env_file(values: Mapping[str, str], flavour: str, folder: Path) -> Path:
     return file
 
 
-def test_wiping_secrets_leaves_the_profiles_values_in_the_env_files(tmp_path: Path) -> None:
+def test_wiping_secrets_keeps_other_env_values_of_the_profile(tmp_path: Path) -> None:
     flavours = {"sh": "env", "fish": "env.fish", "csh": "env.csh"}
     for flavour, name in flavours.items():
         env_file({**VALUES, **SECRETS}, flavour, tmp_path).rename(tmp_path / name)

@@ -84,7 +84,7 @@ def test_an_event_line_with_a_wrong_field_is_rejected(changes):
     assert parse_event(line(**changes)) is None
 
 
-def test_event_fields_outside_the_known_words_and_numbers_are_dropped():
+def test_unknown_fields_of_a_setup_event_are_dropped():
     event = parse_event(
         line(
             done=True,
@@ -120,7 +120,7 @@ def test_event_fields_outside_the_known_words_and_numbers_are_dropped():
         line() + b" " * MAX_LINE,
     ],
 )
-def test_a_line_of_garbage_parses_to_no_event(raw):
+def test_a_line_of_garbage_is_not_read_as_a_setup_event(raw):
     assert parse_event(raw) is None
 
 
@@ -156,7 +156,7 @@ def test_a_parsed_event_has_only_known_words_and_finite_numbers(data):
 
 
 @given(st.lists(st.integers(0, 400), max_size=6))
-def test_event_lines_are_the_same_in_any_pieces(cuts):
+def test_setup_events_are_read_alike_in_any_pieces(cuts):
     text = line(seq=1) + b"\n" + b"rubbish\n\n" + line(seq=2) + b"\n" + line(seq=3)
     reader, seen, places = EventLines(), [], sorted({min(cut, len(text)) for cut in cuts})
     for start, end in zip([0, *places], [*places, len(text)], strict=True):
@@ -166,7 +166,7 @@ def test_event_lines_are_the_same_in_any_pieces(cuts):
     assert reader.refused == 2
 
 
-def test_an_endless_event_line_is_held_in_bounded_memory_and_then_skipped():
+def test_an_endless_setup_event_line_is_skipped_with_bounded_memory():
     reader = EventLines()
     for _ in range(50):
         assert reader.feed(b"x" * 100_000) == []
@@ -204,7 +204,7 @@ def test_an_error_code_is_explained_with_the_numbers_of_its_event():
     assert explain("torch-arch", {"need": "128", "have": "12.0"}).hint.endswith("cu128")
 
 
-def test_an_error_hint_whose_number_is_missing_refers_to_the_steps_log():
+def test_an_error_hint_without_its_number_refers_to_the_log_of_the_step():
     code = explain("torch-arch", {"have": "12.0"})
     assert code.what.endswith("compute capability is 12.0")
     assert code.hint == "the step's log says what fits"

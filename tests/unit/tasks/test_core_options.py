@@ -51,7 +51,7 @@ def at(user: User) -> User:
     return user
 
 
-def test_directory_and_no_color_are_accepted_before_the_command(at: User) -> None:
+def test_options_directory_and_no_color_may_stand_before_the_command(at: User) -> None:
     assert "no such folder: /nowhere" in at.run("-C", "/nowhere", "runs").must(2).err
     (at.place / "sub").mkdir()
     (at.place / "sub" / "own.yaml").write_text("version: 1\n")
@@ -59,7 +59,7 @@ def test_directory_and_no_color_are_accepted_before_the_command(at: User) -> Non
     at.run("profiles", "--validate", "own.yaml").must(2)
 
 
-def test_following_a_log_is_refused_where_a_command_starts_several_runs(at: User) -> None:
+def test_run_with_follow_is_refused_if_it_would_start_several_runs(at: User) -> None:
     assert "the log of one run" in at.run("run", "-f", "--each-gpu", "--", "true").must(2).err
 
 
@@ -87,7 +87,7 @@ def test_a_run_named_as_box_slash_run_means_that_run_on_that_box(
     assert (given["host"], given["run"]) == meant
 
 
-def test_each_command_about_a_run_named_with_its_box_goes_to_that_box(at: User) -> None:
+def test_each_command_for_a_run_named_box_slash_run_goes_to_that_box(at: User) -> None:
     """Its pin is not there; without a box it would be exit 2: the repository has none."""
     record.save_box(KnownBox("gpu", "root@127.0.0.1:1", "127.0.0.1", port=1))
     for task in ("status", "logs", "report", "wait", "attach", "stop", "pull"):
@@ -176,7 +176,7 @@ def test_the_programs_help_lists_only_options_that_have_an_effect(at: User) -> N
 
 
 @pytest.mark.parametrize("words", [["--echo", "boxes"], ["boxes", "--echo"], ["boxes", "-w"]])
-def test_options_of_invoke_are_unknown_to_boxstrap(words: list[str], at: User) -> None:
+def test_boxstrap_refuses_options_of_invoke(words: list[str], at: User) -> None:
     assert "there is no option '-" in at.run(*words).must(2).err
 
 
@@ -233,7 +233,7 @@ def test_a_mistyped_command_or_option_suggests_the_nearest(
     assert done.out == ""
 
 
-def test_nothing_is_suggested_for_a_word_unlike_any_command(at: User) -> None:
+def test_a_word_unlike_any_command_gets_no_suggestion(at: User) -> None:
     assert "Did you mean" not in at.run("xyzzy").must(2).err
     assert "Did you mean" not in at.run("setup", "--host", "local", "xyzzy").must(2).err
     assert "Did you mean" not in at.run("profiles", "xyzzy").must(2).err
@@ -252,7 +252,7 @@ def test_the_command_list_begins_with_the_commands_needed_first(at: User) -> Non
     assert sorted(name for family in families for name in family) == sorted(NAMES)
 
 
-def test_words_of_other_tools_suggest_existing_commands() -> None:
+def test_command_words_of_other_tools_lead_to_existing_commands() -> None:
     assert usage.OTHERS_WORDS.keys() & {*NAMES} == set()
     led_to = {re.split(r" or | ", task)[0] for task in usage.OTHERS_WORDS.values()}
     assert led_to <= {*NAMES}
@@ -287,13 +287,13 @@ def test_the_help_of_a_command_begins_with_its_usage(at: User) -> None:
 
 
 @pytest.mark.parametrize("task", ["logs", "stop", "pull", "report", "wait"])
-def test_a_run_can_be_given_as_a_positional_argument(task: str, at: User) -> None:
+def test_a_run_name_may_be_given_without_its_option(task: str, at: User) -> None:
     """What is wrong with it is said of the box, not of the word."""
     bare = at.run(task, "train-2", "--host", "nowhere.invalid").must(3)
     assert bare.err == at.run(task, "--run", "train-2", "--host", "nowhere.invalid").must(3).err
 
 
-def test_a_box_name_in_the_place_of_a_run_suggests_host(at: User) -> None:
+def test_a_box_name_where_a_run_is_expected_suggests_option_host(at: User) -> None:
     record.save_box(KnownBox("my-box", "root@203.0.113.1", "203.0.113.1", folder_name="first"))
     for task in ("logs", "exec", "run"):
         assert "Did you mean --host my-box?" in at.run(task, "my-box", "ls").must(2).err
@@ -325,7 +325,7 @@ def test_an_error_calls_a_box_by_its_name_unless_its_address_was_typed() -> None
             assert error.where == named + more
 
 
-def test_exec_takes_a_shell_line_with_an_address_in_it_as_the_command() -> None:
+def test_exec_takes_a_shell_line_that_contains_an_address_as_its_command() -> None:
     line = "git clone git@host:x"
     assert parse_command(find("exec"), ["--host", "gpu", line])["words"] == [line]
     with pytest.raises(UsageError, match="--host git@host"):
@@ -365,7 +365,7 @@ COMPLETED = {
 
 
 @pytest.mark.parametrize("case", COMPLETED)
-def test_tab_offers_the_words_that_fit_at_the_cursor(case: str, at: User) -> None:
+def test_tab_completion_offers_words_that_fit_at_the_cursor(case: str, at: User) -> None:
     record.save_box(KnownBox("one-box", "root@203.0.113.1", "203.0.113.1"))
     typed, expected = COMPLETED[case]
     offered = at.run("--complete", "--", "boxstrap", *typed.split()).must(0).out.split()
@@ -393,7 +393,7 @@ EMPTY = ("gpus", "session", "host", "profile", "name", "set", "after", "identity
 
 @pytest.mark.parametrize("value", ["", " "])
 @pytest.mark.parametrize("name", EMPTY)
-def test_an_option_with_an_empty_value_is_refused_and_not_taken_as_missing(
+def test_an_option_with_an_empty_value_is_refused_as_wrong_usage(
     user: User, name: str, value: str
 ) -> None:
     """As when a shell variable isn't set: `--gpus "$MINE"` must not mean all GPUs."""
@@ -422,7 +422,7 @@ def test_malformed_gpu_lists_and_empty_commands_are_refused(user: User, words: l
     assert "--gpus" in refused.err or "the command" in refused.err
 
 
-def test_help_on_exit_codes_is_written_for_people(at: User) -> None:
+def test_help_on_exit_codes_has_no_words_meant_for_programs(at: User) -> None:
     told = at.run("help", "exit-codes").must(0).out
     assert "the user" not in told
     assert "error.next" not in told

@@ -60,7 +60,7 @@ def test_each_json_schema_is_valid_and_accepts_an_error_document() -> None:
         ({"unsafe": [{"kind": "run", "where": "train"}]}, "'what' is a required property"),
     ],
 )
-def test_the_schema_check_of_the_tests_rejects_wrong_and_unknown_fields(
+def test_the_tests_reject_json_output_with_wrong_or_unknown_fields(
     wrong: dict[str, object], says: str
 ) -> None:
     check_documents(["boxstrap", "down", "--json"], json.dumps(GIVEN_BACK))
@@ -68,7 +68,7 @@ def test_the_schema_check_of_the_tests_rejects_wrong_and_unknown_fields(
         check_documents(["boxstrap", "down", "--json"], json.dumps({**GIVEN_BACK, **wrong}))
 
 
-def test_a_successful_json_document_must_hold_every_result_field() -> None:
+def test_the_json_schema_of_a_success_requires_every_result_field() -> None:
     check = Draft202012Validator(json_schema("down"))
     assert not check.is_valid({"v": 1, "exit": 0, "box": "gpu"})
     assert not check.is_valid({"exit": 0, "box": "gpu", "destroyed": True})

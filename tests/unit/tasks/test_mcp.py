@@ -129,7 +129,7 @@ def test_mcp_asks_before_a_command_that_costs_money_or_destroys(
     assert bool(question(name, arguments)) == is_asked
 
 
-def test_an_mcp_question_about_a_consent_digest_shows_its_list_and_the_command() -> None:
+def test_an_mcp_question_about_consent_shows_the_list_of_what_is_taken() -> None:
     up = {"max_price": "0.6", "consent": "0a1b"}
     blind = question("up", up)
     assert blind.splitlines()[1].startswith("This rents a box")
@@ -160,7 +160,7 @@ def test_mcp_arguments_become_a_safe_command_line() -> None:
     assert command_line("up", found["up"], {"dry_run": False}) == ["up", "--json"]
 
 
-def test_a_host_name_that_leads_here_is_asked_about_by_mcp_as_this_machine(
+def test_mcp_asks_about_a_host_name_that_leads_here_as_about_this_machine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     leads = {"near.example": "127.0.0.9", "far.example": "203.0.113.7"}
@@ -359,7 +359,7 @@ DECLINED = [
 
 
 @pytest.mark.slow
-def test_an_mcp_user_who_declines_all_questions_loses_no_file(user: User) -> None:
+def test_mcp_changes_no_file_if_the_user_declines_all_questions(user: User) -> None:
     user.repository(boxstrap__yaml=LOCAL)
     (user.home / "secret").write_text("mine\n")
 
@@ -484,7 +484,7 @@ def _paths(value: Any, at: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
 
 
 @pytest.mark.slow
-def test_text_from_a_box_is_marked_in_mcp_answers_and_never_the_next_command(user: User) -> None:
+def test_mcp_marks_text_from_a_box_and_never_makes_it_the_next_command(user: User) -> None:
     train = "open('out/' + TEXT, 'w').write('x'); raise ValueError(TEXT)\n"
     train = f"TEXT = {INJECTED!r}\n{train}"
     results = "train: {command: python train.py, results: [out/]}\n"

@@ -111,7 +111,7 @@ CASES = [
 CASES.append(("axolotl", "llama-2-7b", Training("qlora", batch=2, sequence=4096, rank=32), 17))
 
 
-def test_each_published_peak_memory_lies_within_the_band_of_the_estimate() -> None:
+def test_each_published_peak_gpu_memory_is_within_the_estimated_range() -> None:
     outside = []
     for source, model, training, gb in (*CASES, *PUBLISHED):
         memory = memory_of(OWN.get(model) or find_model(model), training)
@@ -127,7 +127,7 @@ files state them."""
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_parameters_counted_from_a_config_are_within_3_percent(name: str, tmp_path: Path) -> None:
+def test_model_parameters_of_a_config_are_within_3_percent(name: str, tmp_path: Path) -> None:
     file = tmp_path / "config.json"
     file.write_text(json.dumps(CONFIGS[name]["config"]))
     assert find_model(str(file)).parameters == pytest.approx(CONFIGS[name]["parameters"], rel=0.03)
@@ -151,14 +151,14 @@ def test_a_model_config_that_cannot_be_counted_is_refused_naming_type_and_key(
         find_model(str(file))
 
 
-def test_memory_sharded_over_eight_gpus_divides_all_but_the_activations() -> None:
+def test_estimate_shards_all_model_memory_but_activations_over_eight_gpus() -> None:
     one = memory_of(MODELS["llama-3.1-8b"], Training())
     eight = one.sharded(8)
     assert (eight.weights + eight.trained) * 8 == one.weights + one.trained
     assert eight.activations == one.activations
 
 
-def test_the_memory_band_is_thirty_percent_below_and_above_the_estimate() -> None:
+def test_estimated_model_memory_has_a_range_of_thirty_percent_either_way() -> None:
     assert BAND == 0.3
     memory = memory_of(MODELS["qwen-7b"], Training())
     assert (memory.low, memory.high) == (memory.total * 0.7, memory.total * 1.3)
@@ -179,7 +179,7 @@ def test_the_memory_band_is_thirty_percent_below_and_above_the_estimate() -> Non
         (Training(recomputes=False, fused_attention=False), Training(recomputes=False)),
     ],
 )
-def test_training_settings_that_need_more_memory_are_estimated_higher(
+def test_estimate_needs_more_memory_for_larger_training_settings(
     larger: Training, smaller: Training
 ) -> None:
     model = MODELS["llama-3.1-8b"]

@@ -68,7 +68,7 @@ OF_PLAIN = {"colour": "red", "at": "/x", "pairs": [{"is": 1, "names": ["b", "a"]
         ),
     ],
 )
-def test_json_keys_and_their_order_follow_the_class_and_its_schema(
+def test_json_output_has_the_keys_and_order_of_its_class_and_schema(
     value: Document, printed: dict[str, Any]
 ) -> None:
     assert list(document(value).items()) == list(printed.items())

@@ -99,7 +99,7 @@ def test_an_invoke_configuration_file_affects_only_inv(at: User) -> None:
     assert "there is no box 'x'" in at.run("boxes", "--forget", "x").must(2).err
 
 
-def test_the_modules_that_open_a_connection_import_no_ssh_library() -> None:
+def test_modules_that_open_a_connection_to_a_box_import_no_ssh_library() -> None:
     use = (
         "import bootstrap.link.dial, bootstrap.link.target, bootstrap.setup.sequence, sys;"
         "import bootstrap.setup.new_run, bootstrap.setup.sync, bootstrap.runs.logs;"
@@ -110,7 +110,7 @@ def test_the_modules_that_open_a_connection_import_no_ssh_library() -> None:
     assert done.stdout.split() == []
 
 
-def test_imported_modules_are_compiled_for_the_next_start(tmp_path: Path, at: User) -> None:
+def test_a_command_compiles_its_imports_for_the_next_start(tmp_path: Path, at: User) -> None:
     at.run("profiles", PYTHONPYCACHEPREFIX=str(tmp_path)).must(0)
     assert list(tmp_path.rglob("site-packages/yaml/cyaml.*.pyc"))
     assert list(tmp_path.rglob("bootstrap/profile/schema.*.pyc"))
@@ -203,7 +203,7 @@ def test_doctor_names_each_program_that_is_not_installed(at: User, tmp_path: Pat
         assert f"no  {check:<12} is not installed" in told
 
 
-def test_doctor_names_a_cap_on_money_that_can_not_be_read(at: User) -> None:
+def test_doctor_names_a_money_cap_that_can_not_be_read(at: User) -> None:
     assert "ok  money " in at.run("doctor").must(0).out
     caps = at.home / ".config/boxstrap/config.yaml"
     caps.parent.mkdir(parents=True, exist_ok=True)
@@ -213,7 +213,7 @@ def test_doctor_names_a_cap_on_money_that_can_not_be_read(at: User) -> None:
     assert "config.yaml:2: money.max_price: 'cheap' is no amount of dollars" in told
 
 
-def test_doctor_asks_for_no_guard_of_a_box_that_no_guard_can_end(at: User) -> None:
+def test_doctor_does_not_ask_for_guard_for_a_box_it_can_not_end(at: User) -> None:
     lease = {"set": 1.0, "seconds": 3600.0, "held": "no-account"}
     record.save_box(KnownBox("g3", "root@203.0.113.9", "203.0.113.9", lease=lease))
     assert "nothing ends g3, which no account here has" in at.run("doctor").must(0).out
@@ -250,7 +250,7 @@ def test_init_writes_a_valid_profile_and_never_overwrites_one(user: User) -> Non
     assert (repository.root / "boxstrap.yaml").read_text() == written
 
 
-def test_init_says_what_a_setup_would_lack(user: User, tmp_path: Path) -> None:
+def test_init_says_what_is_missing_for_a_setup(user: User, tmp_path: Path) -> None:
     user.place = tmp_path
     assert "git init" in user.run("init").must(0).out
     (tmp_path / "boxstrap.yaml").unlink()
@@ -352,7 +352,7 @@ def test_ctrl_c_during_cleanup_exits_with_130(at: User) -> None:
 
 
 @pytest.mark.parametrize("arguments", [["boxes"], ["boxes", "--json"], ["--list"]], ids=" ".join)
-def test_a_full_disk_under_standard_output_is_a_single_error_line(
+def test_a_command_whose_output_fills_the_disk_prints_a_single_error_line(
     arguments: list[str], at: User
 ) -> None:
     with Path("/dev/full").open("w") as full:
@@ -382,7 +382,7 @@ UNREAD = {
 
 
 @pytest.mark.parametrize(("program", "line"), typed(UNREAD, "boxes >&3", "boxes 2>&- <&-"))
-def test_output_into_a_closed_pipe_ends_without_traceback(
+def test_a_command_that_prints_into_a_closed_pipe_ends_without_traceback(
     line: str, program: str, at: User
 ) -> None:
     reading, unread = os.pipe()

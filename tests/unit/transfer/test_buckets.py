@@ -88,7 +88,7 @@ def test_more_than_a_thousand_objects_of_a_bucket_are_listed_and_signed(server: 
 
 
 @pytest.mark.slow  # starts the server
-def test_object_names_with_odd_characters_are_listed_and_fetched(server: S3Server) -> None:
+def test_bucket_objects_with_odd_names_are_listed_and_fetched(server: S3Server) -> None:
     bucket = Bucket("s3://corpus/odd/")
     found = bucket.objects()
     assert [each.name for each in found] == ["a b+c=(1)'~é.txt", "deep/er/x"]
@@ -105,7 +105,7 @@ def test_object_names_with_odd_characters_are_listed_and_fetched(server: S3Serve
         ("ftp://corpus/x", "not the address of a bucket"),
     ],
 )
-def test_a_missing_object_bucket_or_scheme_is_a_usage_error(
+def test_a_missing_bucket_object_or_scheme_is_a_usage_error(
     server: S3Server, url: str, says: str
 ) -> None:
     with pytest.raises(UsageError, match=says):
@@ -127,19 +127,19 @@ def _found(*names: str, size: int = 1) -> list[buckets.BucketObject]:
     return [buckets.BucketObject(name, f"p/{name}", size, "") for name in names]
 
 
-def test_empty_folder_objects_made_by_bucket_consoles_are_left_out() -> None:
+def test_empty_objects_that_mark_a_bucket_folder_are_not_fetched() -> None:
     both = [*_found("a", size=0), *_found("a/b")]
     assert [each.name for each in buckets._as_files(both, "s3://x")] == ["a/b"]
 
 
 @pytest.mark.parametrize("name", ["../x", "a/../x", "a//b", "/x", "a\nb", "a\x1b[2J", "a/./b"])
-def test_an_object_name_that_no_file_should_have_is_refused(name: str) -> None:
+def test_a_bucket_object_with_a_dangerous_name_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match="can't be the name") as refused:
         buckets._as_files(_found(name), "s3://x")
     assert "\x1b" not in refused.value.text()
 
 
-def test_an_object_whose_name_is_also_a_folder_is_refused() -> None:
+def test_a_bucket_object_whose_name_is_also_a_folder_is_refused() -> None:
     with pytest.raises(UsageError, match="folder of others"):
         buckets._as_files(_found("a", "a/b"), "s3://x")
 
@@ -213,7 +213,7 @@ def test_s3_keys_are_taken_from_a_credential_process_of_the_users(
 
 
 @pytest.mark.slow
-def test_signed_urls_for_google_and_azure_follow_their_published_rules(
+def test_signed_bucket_urls_for_google_and_azure_follow_their_published_rules(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No server of theirs can be run here, so the signatures are checked by the rules."""

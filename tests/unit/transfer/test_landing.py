@@ -58,7 +58,7 @@ def test_a_pulled_file_gets_its_name_only_when_it_is_complete(landing: Destinati
     assert (file.read_text(), file.stat().st_mtime, file.stat().st_nlink) == ("abcd", 5, 1)
 
 
-def test_a_partial_pulled_file_is_continued_and_a_landed_one_never_written_to(
+def test_pull_continues_a_partial_file_and_never_writes_into_a_complete_file(
     landing: Destination,
 ) -> None:
     partial = landing.partial("a", STATE, 4)
@@ -81,7 +81,7 @@ def test_a_partial_pulled_file_is_continued_and_a_landed_one_never_written_to(
     assert list((landing.place / PARTS).iterdir()) == []
 
 
-def test_only_a_file_that_a_pull_put_there_is_replaced(landing: Destination) -> None:
+def test_pull_replaces_only_files_that_a_pull_wrote(landing: Destination) -> None:
     assert land(landing, "m.pt", "one") == "m.pt"
     first = digest_of(landing, "m.pt")
     assert land(landing, "m.pt", "two", first) == "m.pt"
@@ -140,7 +140,7 @@ def test_a_symlinked_results_folder_of_a_repository_is_refused(tmp_path: Path) -
     assert (tmp_path / "a").is_file()
 
 
-def test_pulled_names_that_differ_only_in_case_both_land(landing: Destination) -> None:
+def test_pulled_results_that_differ_only_in_case_are_both_saved(landing: Destination) -> None:
     """As on a case-insensitive file system: the second finds a file that is not its own."""
     land(landing, "Model.pt", "one")
     os.link(landing.place / "Model.pt", landing.place / "model.pt")
@@ -148,7 +148,7 @@ def test_pulled_names_that_differ_only_in_case_both_land(landing: Destination) -
     assert (landing.place / "Model.pt").read_text() == "one"
 
 
-def test_two_pulls_into_the_same_folder_are_refused(landing: Destination, home: Path) -> None:
+def test_a_second_pull_into_the_same_folder_is_refused(landing: Destination, home: Path) -> None:
     with pytest.raises(BusyError):
         Destination(home, ("box", "train-2"), "train-2")
     land(landing, "a", "1")
@@ -157,7 +157,7 @@ def test_two_pulls_into_the_same_folder_are_refused(landing: Destination, home: 
     assert [path.name for path in (home / "box/train-3").iterdir()] == []
 
 
-def test_looking_up_files_in_a_results_folder_creates_nothing(home: Path) -> None:
+def test_reading_a_results_folder_at_home_creates_no_file(home: Path) -> None:
     home.mkdir()
     with LocalFolder(home) as folder:
         assert folder.digest("a/b/c") == ""
@@ -185,7 +185,7 @@ REFUSED = [
 ]
 
 
-def test_dangerous_result_paths_are_refused() -> None:
+def test_result_paths_dangerous_here_are_refused() -> None:
     assert [path for path in REFUSED if not why_refused(path)] == []
 
 
@@ -200,7 +200,7 @@ def test_unusual_but_harmless_result_paths_are_accepted(path: str) -> None:
     assert why_refused(path) == ""
 
 
-def test_an_alternative_file_name_stays_within_the_length_limit() -> None:
+def test_the_alternative_name_of_a_pulled_file_is_not_too_long() -> None:
     assert name_beside("out/.bashrc", "train-2", 1) == "out/.bashrc.from-train-2"
     assert name_beside("a.tar.gz", "train-2", 3) == "a.tar.from-train-2.3.gz"
     for name in ("é" * 127, "x" * 250 + ".pt"):
@@ -209,14 +209,14 @@ def test_an_alternative_file_name_stays_within_the_length_limit() -> None:
         assert not why_refused(beside)
 
 
-def test_a_symlink_is_not_taken_for_a_pulled_file(landing: Destination, tmp_path: Path) -> None:
+def test_a_local_symlink_is_not_read_as_a_pulled_file(landing: Destination, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_text("x")
     (landing.place / "link").symlink_to(tmp_path / "elsewhere")
     assert landing.digest("link") == ""
     assert landing.look("link") is None
 
 
-def test_without_hard_links_a_pulled_file_lands_and_replaces_nothing(
+def test_on_a_disk_without_hard_links_pull_works_and_replaces_no_file(
     landing: Destination, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on exFAT or some network disks."""
@@ -232,7 +232,7 @@ def test_without_hard_links_a_pulled_file_lands_and_replaces_nothing(
     assert found == {"a": "six", "a.from-train-2": "two"}
 
 
-def test_where_all_alternative_names_are_taken_no_file_is_replaced(
+def test_pull_replaces_no_file_when_all_alternative_names_are_taken(
     landing: Destination, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(destination, "_MOST_BESIDE", 3)
@@ -246,7 +246,7 @@ def test_where_all_alternative_names_are_taken_no_file_is_replaced(
     assert sorted(file.read_text() for file in landing.place.glob("a*")) == ["1", "2", "3"]
 
 
-def test_a_partial_file_that_is_hard_linked_or_no_plain_file_is_not_continued(
+def test_pull_does_not_continue_a_partial_file_that_is_hard_linked_or_a_symlink(
     landing: Destination,
 ) -> None:
     partial = landing.partial("a", STATE, 4)

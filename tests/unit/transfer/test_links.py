@@ -131,7 +131,7 @@ def test_a_result_symlink_that_changed_is_updated_and_no_file_of_the_users_repla
 
 
 @pytest.mark.parametrize("is_first", [True, False])
-def test_a_file_that_replaces_a_link_of_the_same_content_is_pulled_and_pushed_anew(
+def test_a_file_that_replaces_a_symlink_to_the_same_content_is_pulled_and_pushed_again(
     box: ResultsHere, is_first: bool
 ) -> None:
     """Else a pull waits for ever, and a push finds it on the box already."""
@@ -224,7 +224,7 @@ def test_a_result_symlink_waits_until_its_target_is_pulled(box: ResultsHere) -> 
     assert links_in(box.home) == {"to-a": "a", "to-d": "d"}
 
 
-def test_a_symlink_counts_as_a_part_of_its_checkpoint(tmp_path: Path) -> None:
+def test_a_checkpoint_is_complete_only_with_its_symlinks(tmp_path: Path) -> None:
     now = 0.0
     looking = CompleteFiles(str(tmp_path), ["out"], clock=lambda: now)
     for at in (1, 2):
@@ -246,7 +246,7 @@ def test_a_symlink_counts_as_a_part_of_its_checkpoint(tmp_path: Path) -> None:
     assert not any(one.why for one in looking.look(live=True).files)
 
 
-def test_a_result_that_a_later_run_replaced_is_pulled_from_its_kept_copy(box: ResultsHere) -> None:
+def test_a_result_replaced_by_a_later_run_is_pulled_from_its_copy(box: ResultsHere) -> None:
     for name in "ab":
         box.write(f"out/{name}", name)
     link(box, {"out/last": "a", "out/of b": "b"})

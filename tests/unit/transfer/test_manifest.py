@@ -56,7 +56,7 @@ def test_a_malformed_results_manifest_is_refused_with_a_reason(document: str) ->
         read_manifest(document.encode("latin-1"))
 
 
-def test_a_record_of_a_pull_that_finds_no_room_names_its_own_file(
+def test_a_pull_record_that_does_not_fit_on_the_disk_is_named_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The folder of the results was named, which lay on another disk and had room."""

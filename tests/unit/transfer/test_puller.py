@@ -56,7 +56,7 @@ def test_results_are_pulled_byte_for_byte_and_only_once(box: ResultsHere) -> Non
     assert box.here()["out/a"] == b"2"
 
 
-def test_unchanged_results_are_listed_again_only_where_they_changed(box: ResultsHere) -> None:
+def test_the_box_lists_again_only_results_that_changed(box: ResultsHere) -> None:
     box.write("out/a")
     (box.out / "latest").symlink_to("a")
     (box.out / "elsewhere").symlink_to("/etc/passwd")
@@ -70,7 +70,7 @@ def test_unchanged_results_are_listed_again_only_where_they_changed(box: Results
     assert (looks[2].left, [*looks[2].files]) == ({"out/latest": "dead"}, [])
 
 
-def test_results_that_the_user_lets_go_of_are_ignored_until_told_otherwise(
+def test_results_excluded_by_pull_without_are_ignored_until_included_again(
     box: ResultsHere,
 ) -> None:
     for path in ("out/a", "out/deep/b.tmp", "out/cache/c", "out/[1]"):
@@ -181,7 +181,7 @@ def test_a_checkpoint_is_pulled_complete_or_not_at_all(box: ResultsHere) -> None
     assert box.here() == {"out/checkpoint-1/a": b"2", "out/checkpoint-1/b": b"1"}
 
 
-def test_the_files_of_a_checkpoint_land_in_the_order_in_which_they_were_written(
+def test_the_files_of_a_checkpoint_are_pulled_in_the_order_they_were_written(
     box: ResultsHere,
 ) -> None:
     """What points to a checkpoint, or lists its files, is written last."""
@@ -197,7 +197,7 @@ def test_the_files_of_a_checkpoint_land_in_the_order_in_which_they_were_written(
     assert landed == [(path, path) for path in paths]
 
 
-def test_files_read_ahead_land_once_they_turn_out_to_be_complete(
+def test_results_read_ahead_are_saved_once_they_are_found_complete(
     box: ResultsHere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The smallest files are read first; nothing of a live run is read ahead."""
@@ -218,7 +218,7 @@ def test_files_read_ahead_land_once_they_turn_out_to_be_complete(
     assert box.pull(ahead=True).landed == {"out/z"}
 
 
-def test_the_box_is_not_asked_again_while_results_must_stay_unchanged(
+def test_pull_does_not_ask_the_box_again_while_results_must_stay_unchanged(
     box: ResultsHere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A look goes through all processes of the box."""
@@ -236,7 +236,7 @@ def test_the_box_is_not_asked_again_while_results_must_stay_unchanged(
     assert len(looks) == 2
 
 
-def test_files_that_change_after_they_were_read_ahead_do_not_land(box: ResultsHere) -> None:
+def test_results_that_change_after_they_were_read_ahead_are_discarded(box: ResultsHere) -> None:
     others = [f"checkpoint-{number}/{name}" for number in (1, 2) for name in "ab"]
     for name in ("a", "b", "c", *others, "d"):
         box.write(f"out/{name}", "1")
@@ -290,7 +290,7 @@ def test_pull_deletes_nothing_at_home_and_replaces_only_its_own_files(box: Resul
     assert box.here()["out/a.from-train-2"] == b"22"
 
 
-def test_an_alternative_name_that_the_box_uses_itself_costs_no_file(box: ResultsHere) -> None:
+def test_pull_keeps_both_files_if_the_box_uses_an_alternative_name(box: ResultsHere) -> None:
     """Here such a name may hold another file than the one that has this name on the box."""
     (box.home / "out").mkdir(parents=True)
     (box.home / "out/a.pt").write_text("mine")
@@ -325,7 +325,7 @@ class CutAnswers(LocalWire):
         return stream
 
 
-def test_a_cut_link_costs_only_the_bytes_that_were_under_way(box: ResultsHere) -> None:
+def test_after_a_cut_link_pull_fetches_few_bytes_again(box: ResultsHere) -> None:
     large = box.write("out/large", os.urandom(20 * MIB))
     received = 0
     for after in (6 * MIB, 7 * MIB):
@@ -347,7 +347,7 @@ def test_a_cut_link_costs_only_the_bytes_that_were_under_way(box: ResultsHere) -
     assert 20 * MIB <= received < 21 * MIB
 
 
-def test_a_partial_file_at_home_that_differs_from_the_boxs_is_thrown_away(box: ResultsHere) -> None:
+def test_pull_discards_a_partial_file_that_differs_from_the_boxs(box: ResultsHere) -> None:
     box.write("out/large", os.urandom(3 * MIB))
     with box.landing() as landing, box.source() as source:
         file = source.look(live=False).files["out/large"]
@@ -382,7 +382,7 @@ def test_a_full_disk_at_home_names_the_results_that_are_missing(
     assert box.pull().landed == {"out/b", "out/c"}
 
 
-def test_what_is_left_of_one_small_result_is_not_taken_for_a_part_of_the_next(
+def test_pull_does_not_take_a_partial_small_result_as_part_of_another(
     box: ResultsHere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in "abc":
@@ -448,7 +448,7 @@ LIES: dict[str, tuple[list[bytes | BegunFile | GivenFile], str]] = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_a_result_that_a_box_lies_about_does_not_land(box: ResultsHere, lie: str) -> None:
+def test_pull_saves_no_result_a_box_lied_about(box: ResultsHere, lie: str) -> None:
     items, why = LIES[lie]
     with box.pulling() as puller:
         found = puller.round(LyingSource(items), live=False)
@@ -456,7 +456,7 @@ def test_a_result_that_a_box_lies_about_does_not_land(box: ResultsHere, lie: str
     assert "out" not in {path.name for path in box.home.iterdir()}
 
 
-def test_an_honest_answer_of_the_lying_test_box_lands(box: ResultsHere) -> None:
+def test_pull_saves_an_honest_result_of_the_lying_test_box(box: ResultsHere) -> None:
     with box.pulling() as puller:
         assert puller.round(LyingSource([b"ab", GivenFile("", OF_AB)]), live=False).missing == {}
         assert puller.received == 2
@@ -539,7 +539,7 @@ def test_a_box_that_sends_another_file_than_requested_is_refused(
             puller.round(source, live=False)
 
 
-def test_a_run_of_an_earlier_version_has_the_profiles_result_paths(box: ResultsHere) -> None:
+def test_a_run_of_an_earlier_version_has_results_of_the_profile(box: ResultsHere) -> None:
     (box.workdir / f".boxstrap/runs/{KEY}/{RUN}/results").unlink()
     box.write("logs/a", "1")
     with box.source() as source:

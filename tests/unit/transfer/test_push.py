@@ -91,7 +91,7 @@ def write(folder: Path, **files: str | bytes) -> None:
         (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
 
 
-def test_pushed_files_arrive_byte_for_byte_and_only_once(
+def test_push_sends_files_byte_for_byte_and_only_once(
     push: Push, source: Path, target: Path
 ) -> None:
     write(source, a="1", zero="", large=os.urandom(3 * MIB))
@@ -142,7 +142,7 @@ def test_push_replaces_only_files_that_a_push_put_there(
     }
 
 
-def test_a_single_pushed_file_goes_into_the_folder(wire: LocalWire, tmp_path: Path) -> None:
+def test_push_of_one_file_puts_that_file_into_the_folder(wire: LocalWire, tmp_path: Path) -> None:
     write(tmp_path, one="1", other="2")
     pushed = push_folder(wire, tmp_path / "one", "to", workdir=str(tmp_path / "box"))
     assert (pushed.files, names(tmp_path / "box/to")) == (1, ["one"])
@@ -286,7 +286,7 @@ def test_a_file_deleted_during_a_push_is_named_as_left_out(
 
 @pytest.mark.parametrize("what", ["inner", "inner/key"])
 @pytest.mark.parametrize("size", [1, 2 * MIB])
-def test_a_symlink_that_takes_a_place_during_a_push_is_not_followed(
+def test_push_does_not_follow_a_symlink_that_takes_a_place_of_a_file_meanwhile(
     push: Push, source: Path, target: Path, monkeypatch: pytest.MonkeyPatch, what: str, size: int
 ) -> None:
     home = source.parent / "home"
@@ -343,7 +343,7 @@ def test_a_push_to_a_place_outside_the_working_folder_is_refused(
     assert names(tmp_path) == ["here"]
 
 
-def test_two_pushes_to_a_folder_take_turns_and_a_lost_one_is_ended(
+def test_two_pushes_to_a_folder_take_turns_and_a_push_with_a_lost_link_is_ended(
     wire: LocalWire, source: Path, target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The box program of a push whose link is lost may live on; the same push again ends it."""
@@ -427,7 +427,7 @@ def test_a_push_never_kills_a_process_that_does_not_hold_its_lock(
             assert ended == expected
 
 
-def test_a_push_whose_box_program_stands_still_goes_on_with_another(
+def test_push_starts_another_process_on_the_box_if_its_first_hangs(
     source: Path, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its link stays alive all the time."""
@@ -452,7 +452,7 @@ def test_a_push_whose_box_program_stands_still_goes_on_with_another(
     link.close()
 
 
-def test_the_last_progress_report_of_a_push_is_complete(source: Path, target: Path) -> None:
+def test_the_last_progress_report_of_push_counts_all_bytes(source: Path, target: Path) -> None:
     write(source, **{f"part{i}": bytes(1000) for i in range(50)})
     told: list[tuple[int, int]] = []
     link = ReconnectingLink(LocalWire, lost=lambda _: None, back=lambda: None, warn=lambda _: None)
@@ -465,7 +465,7 @@ def test_the_last_progress_report_of_a_push_is_complete(source: Path, target: Pa
     link.close()
 
 
-def test_a_stopped_push_of_the_same_machine_is_killed_and_gives_up_its_lock(tmp_path: Path) -> None:
+def test_push_ends_a_suspended_push_of_this_machine_to_get_its_lock(tmp_path: Path) -> None:
     file = tmp_path / "lock"
     with file.open("w+") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -478,7 +478,7 @@ def test_a_stopped_push_of_the_same_machine_is_killed_and_gives_up_its_lock(tmp_
 
 
 @pytest.mark.parametrize(("every", "is_left"), [(0.5, False), (600, True)])
-def test_a_box_program_that_reports_it_is_at_work_is_waited_for(
+def test_push_waits_for_a_process_on_the_box_that_reports_progress(
     wire: LocalWire, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, every: float, is_left: bool
 ) -> None:
     # In all it takes longer than it may be silent.
@@ -495,7 +495,7 @@ def test_a_box_program_that_reports_it_is_at_work_is_waited_for(
             assert list(one.run([])) == []
 
 
-def test_slow_digests_and_syncs_on_a_box_report_that_they_are_at_work(
+def test_a_slow_digest_or_disk_on_the_box_is_reported_to_push_as_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Such as a digest, a look, or a sync to a slow disk."""
@@ -518,7 +518,7 @@ def test_slow_digests_and_syncs_on_a_box_report_that_they_are_at_work(
         take.sync(disk, lambda: None)
 
 
-def test_a_heartbeat_is_sent_only_after_a_silent_while(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_transfer_sends_a_heartbeat_only_after_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     came: list[bytes] = []
     monkeypatch.setattr("os.write", lambda _, piece: came.append(bytes(piece)) or len(piece))
     channel = serve.Channel()
@@ -529,7 +529,7 @@ def test_a_heartbeat_is_sent_only_after_a_silent_while(monkeypatch: pytest.Monke
     assert came == [pack_frame({"v": 1})]
 
 
-def test_bundled_frames_arrive_as_they_were() -> None:
+def test_small_files_sent_as_one_bundle_arrive_intact() -> None:
     bundle = Bundle()
     frames: list[Frame] = [({"i": 1}, b"ab"), ({}, b""), ({}, b"c" * 9), ({"a": "é"}, b"")]
     assert bundle.take() == b""
@@ -576,7 +576,7 @@ def test_a_failing_disk_at_home_costs_a_push_only_its_own_files(
         ([{"states": ""}], "did not report which"),
     ],
 )
-def test_a_boxs_answer_before_a_push_is_checked(
+def test_push_refuses_a_malformed_answer_of_the_box(
     push: Push,
     source: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -598,7 +598,7 @@ def test_a_boxs_answer_before_a_push_is_checked(
         ([], ["a: the box did not report on it"], []),
     ],
 )
-def test_only_answers_about_files_that_were_pushed_count(
+def test_push_ignores_answers_of_the_box_about_other_files(
     push: Push,
     source: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -649,7 +649,7 @@ NO_FRAMES += [[[{}, 3], [{}, -1]]]
         *((pack_frame({"frames": rows}, b"ab"), "frames") for rows in NO_FRAMES),
     ],
 )
-def test_an_incomplete_frame_is_an_end_and_a_malformed_one_is_refused(
+def test_a_transfer_ends_at_a_cut_message_and_refuses_a_malformed_message(
     frame: bytes, says: str | None
 ) -> None:
     """The other side may be hostile: it gets no memory, and nothing of it is guessed."""
@@ -741,7 +741,7 @@ def test_data_that_arrived_in_part_is_not_reported_to_the_box_as_arrived(
         sends(LinkLost("box"))
 
 
-def test_shared_is_advised_only_for_a_folder_that_the_profile_does_not_share() -> None:
+def test_push_advises_key_shared_only_for_folders_the_profile_does_not_share() -> None:
     for inside in ("data", "data/corpus"):
         assert "shared: [" not in links_line(inside, ["out", "data"])
     said = links_line("database", ["data"])

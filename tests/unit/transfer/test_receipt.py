@@ -40,7 +40,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
     return box, manifest, file
 
 
-def test_a_pull_receipt_holds_while_the_files_at_home_match_the_box(made: Made) -> None:
+def test_a_pull_receipt_is_valid_while_local_files_match_the_box(made: Made) -> None:
     box, manifest, file = made
     present = manifest.present()
     assert {path: size for path, (size, _) in present.items()} == {"out/a": 5, "out/b": 5}
@@ -91,7 +91,7 @@ def test_a_forged_or_changed_pull_receipt_is_rejected(made: Made, tmp_path: Path
     assert check_receipt(file, NAMES, present, {}) == NONE
 
 
-def test_only_this_machines_receipts_of_the_box_follow_it_to_a_new_name(made: Made) -> None:
+def test_pull_receipts_of_a_renamed_box_are_still_valid(made: Made) -> None:
     _, manifest, file = made
     folder, present = file.parents[2], manifest.present()
     note_name(folder, "other-box", "nina")
@@ -126,7 +126,7 @@ def test_the_pull_manifest_says_which_files_came_from_which_box_and_run(made: Ma
 
 
 @pytest.mark.slow
-def test_writing_a_manifest_of_many_files_takes_time_for_each_once(made: Made) -> None:
+def test_a_pull_manifest_of_many_files_is_written_fast(made: Made) -> None:
     """A set made anew for each file took a minute for 20,000, at each pull."""
     box, manifest, file = made
     ((_, one), *_) = manifest.files.items()
@@ -143,7 +143,7 @@ def test_the_folder_of_pull_records_is_private_to_the_user(tmp_path: Path) -> No
         assert (tmp_path / "pulls").stat().st_mode & 0o777 == 0o700
 
 
-def test_digests_of_pulls_are_read_past_damaged_rows(tmp_path: Path) -> None:
+def test_damaged_rows_of_a_pull_record_are_skipped(tmp_path: Path) -> None:
     """They decide which file of a run may go on elsewhere: a row that is half written is none."""
     file = tmp_path / "record"
     assert recorded_digests(file) == {}
@@ -153,7 +153,7 @@ def test_digests_of_pulls_are_read_past_damaged_rows(tmp_path: Path) -> None:
     assert recorded_digests(file) == {"a": {"x", "y"}}
 
 
-def test_a_pull_elsewhere_that_brings_less_leaves_the_receipt_of_the_fuller_one(
+def test_a_pull_of_fewer_files_into_another_folder_keeps_the_receipt_of_the_fuller_pull(
     made: Made, tmp_path: Path
 ) -> None:
     box, manifest, file = made

@@ -35,7 +35,7 @@ def test_a_command_without_a_result_prints_a_json_document_with_its_exit_code():
     assert told(lambda screen: None) == {"v": 1, "exit": 0}
 
 
-def test_a_json_document_holds_steps_notes_warnings_logs_and_results():
+def test_setup_json_has_its_steps_notes_warnings_logs_and_results():
     def do(screen):
         screen.plan(STEPS)
         for event in run_events():
@@ -100,7 +100,7 @@ def test_secrets_are_redacted_everywhere_in_the_json_document():
     assert "hunter22" not in json.dumps(told.document)
 
 
-def test_parts_that_were_cut_are_named_in_the_json_document():
+def test_a_json_document_names_the_parts_that_were_cut_for_length():
     def do(screen):
         screen.result({"output": "x" * (TEXT_LENGTH + 1), "runs": [{"name": "a"}]})
         screen.result({"deep": [{"text": "é" * (TEXT_LENGTH + 1)}], "fits": "x" * TEXT_LENGTH})
@@ -120,13 +120,13 @@ def test_an_interrupted_command_says_in_json_how_to_go_on():
     assert (error["exit"], error["next"]) == (130, "To wait on: boxstrap wait")
 
 
-def test_a_result_that_is_no_json_value_is_refused_at_once():
+def test_a_command_result_that_is_no_json_value_raises_an_error():
     screen = JsonScreen(paper())
     with pytest.raises(TypeError, match="set"):
         screen.result({"a": {1, 2}})
 
 
-def test_the_json_screen_keeps_a_bounded_number_of_entries():
+def test_json_output_keeps_a_limited_number_of_entries():
     screen = JsonScreen(paper())
     for t in range(5000):
         screen.event(ev(t, "repo", "start"))
@@ -137,7 +137,7 @@ def test_the_json_screen_keeps_a_bounded_number_of_entries():
     assert len(screen._said) == len(screen._warnings) == len(screen._notes) == MOST_ENTRIES
 
 
-def test_with_events_each_event_is_a_json_line_before_the_document():
+def test_option_events_prints_each_event_as_a_json_line_before_the_document():
     out = paper()
     screen = JsonScreen(out, events=True)
     screen.redact = lambda text: text.replace("hunter22", "*")

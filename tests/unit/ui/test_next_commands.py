@@ -8,7 +8,7 @@ from bootstrap.tasks.setup_report import next_steps
 from bootstrap.ui.layout import still_billing, what_next
 
 
-def test_next_commands_and_billing_are_shown_aligned():
+def test_setup_ends_with_aligned_next_commands_and_billing():
     commands = [
         ("attach", "boxstrap attach --host vast-5"),
         ("follow", ""),
@@ -29,7 +29,7 @@ def test_next_commands_and_billing_are_shown_aligned():
     )
 
 
-def test_next_commands_without_a_value_are_left_out():
+def test_next_commands_of_a_setup_without_a_value_are_left_out():
     assert what_next("local: set up", [], "") == "local: set up"
     assert what_next("b: set up", [("stop", "")], still_billing("boxstrap down")) == (
         "b: set up\n\nstill billing: give it back with boxstrap down, "

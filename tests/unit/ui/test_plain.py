@@ -71,7 +71,7 @@ def test_a_lost_link_is_shown_at_once_and_then_every_five_seconds(clock):
     )
 
 
-def test_endless_plain_output_of_a_box_is_cut_short(clock):
+def test_endless_events_of_a_box_are_cut_short_in_plain_output(clock):
     stream = paper()
     screen = plain(clock, stream)
     for t in range(2000):
@@ -82,7 +82,7 @@ def test_endless_plain_output_of_a_box_is_cut_short(clock):
     assert "the step's log has all of them" in lines[-1]
 
 
-def test_shown_log_tails_are_bounded_in_lines_and_width(clock):
+def test_the_log_end_shown_for_a_step_has_limited_lines_and_width(clock):
     stream = paper()
     plain(clock, stream).log_tail("train", (b"x" * 1_000_000 for _ in range(100)))
     lines = written(stream).splitlines()
@@ -105,7 +105,7 @@ def test_text_from_a_box_is_shown_without_control_sequences_and_secrets(clock):
     assert not set(told) & {"\x1b", "\x9b", "\u202e", "\x07"}
 
 
-def test_a_stream_without_utf8_gets_question_marks(clock):
+def test_output_to_a_stream_without_utf8_has_question_marks(clock):
     stream, out = paper("ascii"), paper("ascii")
     with closing(make_screen(stream=stream, out=out, env={"TERM": "xterm"})) as screen:
         assert isinstance(screen, PlainScreen)

@@ -14,7 +14,7 @@ def progressed(*reports, total=100.0, unit="objects") -> Progress:
     return progress
 
 
-def test_speed_and_time_left_of_a_steady_transfer_are_exact():
+def test_progress_of_a_steady_transfer_shows_exact_speed_and_time_left():
     progress = progressed(*((t, 10 * t) for t in range(6)))
     assert progress.speed == pytest.approx(10)
     assert progress.left == pytest.approx(5)
@@ -35,20 +35,20 @@ def test_the_shown_speed_is_smoothed_but_follows_changes():
     assert slower.speed == pytest.approx(1, rel=0.05)
 
 
-def test_progress_reports_of_the_same_moment_are_taken_together():
+def test_progress_reports_of_the_same_moment_do_not_inflate_the_speed():
     progress = progressed((0, 0), (1, 10), (1.001, 20), (1.002, 30), (2, 30))
     assert progress.speed is not None
     assert progress.speed < 21
 
 
-def test_progress_starts_anew_when_its_count_goes_down_or_its_clock_jumps_back():
+def test_progress_starts_again_when_its_count_drops_or_its_clock_jumps_back():
     progress = progressed((0, 0), (1, 50), (2, 5))
     assert (progress.speed, progress.done) == (None, 5)
     progress = progressed((1000, 0), (1001, 10), (5, 20), (6, 21))
     assert progress.speed == pytest.approx(1)
 
 
-def test_impossible_progress_counts_are_corrected():
+def test_impossible_progress_counts_of_a_box_are_corrected():
     assert progressed((0, -5)).done == 0
     over = progressed((0, 500))
     assert (over.total, over.left, over.share) == (None, None, None)

@@ -11,7 +11,7 @@ def taken(*events, clock=None) -> Steps:
     return steps
 
 
-def test_the_states_and_times_of_all_steps_follow_from_the_events():
+def test_setup_shows_state_and_time_of_each_step_by_its_events():
     steps = taken(*run_events())
     states = {row.step: (row.state, row.seconds) for row in steps.rows.values()}
     assert states == {
@@ -25,7 +25,7 @@ def test_the_states_and_times_of_all_steps_follow_from_the_events():
     assert (steps.setup.state, steps.setup.seconds) == ("failed", 74.1)
 
 
-def test_each_step_row_says_what_its_step_did():
+def test_each_step_row_of_a_setup_says_what_the_step_did():
     rows = taken(*run_events()).rows
     assert rows["shell"].words() == ["already right"]
     assert rows["repo"].words() == ["39 MB"]
@@ -34,7 +34,7 @@ def test_each_step_row_says_what_its_step_did():
     assert rows["preflight"].words() == [""]
 
 
-def test_a_note_of_a_step_is_shown_at_once_and_stays():
+def test_a_note_of_a_setup_step_is_shown_at_once_and_not_lost():
     note = {"code": "image-reused", "count": 12, "have": 795, "secs": 19}
     said = "12 packages of the image are reused: about 795 MB and 19 s saved"
     steps = taken(ev(0, "python", "start"), ev(1, "python", "note", **note))
@@ -49,7 +49,7 @@ def test_a_note_of_a_step_is_shown_at_once_and_stays():
     assert row.noted == ""
 
 
-def test_elapsed_time_follows_this_machines_clock_though_the_boxs_is_years_off():
+def test_the_elapsed_time_of_a_step_does_not_depend_on_the_clock_of_the_box():
     clock = Clock()
     clock.now = 500.0
     steps = taken(ev(1_000_000_000, "repo", "start"), clock=clock)
@@ -65,7 +65,7 @@ def test_elapsed_time_after_reconnecting_counts_from_the_steps_start():
     assert steps.elapsed(steps.rows["repo"]) == 61
 
 
-def test_repeated_events_of_a_step_are_not_shown_again():
+def test_repeated_events_of_a_setup_step_are_shown_once():
     steps = taken()
     start, ok = ev(0, "repo", "start"), ev(1, "repo", "ok")
     assert [steps.take(each) for each in (start, start, ok, ok)] == [True, False, True, False]
@@ -83,7 +83,7 @@ def test_a_warning_is_shown_once_for_the_whole_setup():
     assert len(steps._warned) == 1
 
 
-def test_a_waiting_step_names_the_process_it_waits_for_until_it_goes_on():
+def test_a_setup_step_names_the_process_it_waits_for_until_it_continues():
     steps = taken(
         ev(0, "tools", "start"), ev(20, "tools", "wait", code="dpkg-locked", pid=812, secs=20)
     )
@@ -92,7 +92,7 @@ def test_a_waiting_step_names_the_process_it_waits_for_until_it_goes_on():
     assert steps.rows["tools"].words()[0] == "1 of 3 packages"
 
 
-def test_progress_texts_get_shorter_for_narrow_terminals():
+def test_progress_of_a_transfer_has_shorter_texts_for_narrow_terminals():
     progress = Progress()
     assert progress_words(progress) == []
     progress.report(0, 38e6, "bytes", 0)
@@ -108,7 +108,7 @@ def test_progress_texts_get_shorter_for_narrow_terminals():
     assert progress_words(progress)[:2] == ["2,400 objects, 1,200/s", "2,400 objects"]
 
 
-def test_the_reason_of_a_step_is_shown_though_its_progress_came_first():
+def test_the_reason_for_a_step_is_shown_even_if_progress_came_first():
     sent = ev(1, "repo", "progress", done=1, total=5, unit="objects")
     steps = taken(sent)
     assert steps.take(ev(2, "repo", "start", why="commit"))
@@ -116,7 +116,7 @@ def test_the_reason_of_a_step_is_shown_though_its_progress_came_first():
     assert not steps.take(ev(3, "repo", "start", why="commit"))
 
 
-def test_a_step_done_for_the_first_time_says_what_it_does():
+def test_a_step_run_on_a_box_for_the_first_time_says_what_it_does():
     steps = taken(ev(1, "tools", "start", why="new"))
     assert steps.rows["tools"].words() == ["installing what is missing"]
 
@@ -133,7 +133,7 @@ def test_progress_in_bytes_of_many_files_shows_the_file_count():
     ]
 
 
-def test_a_push_without_a_setup_shows_no_setup_row():
+def test_push_outside_a_setup_shows_no_row_for_a_setup():
     push = Steps()
     push.take(Event("", 0, 1.0, "push", "progress", {"done": 1, "total": 5, "unit": "bytes"}))
     assert push.setup.started is None

@@ -62,7 +62,7 @@ MIDDLE = [
 ]
 
 
-def test_the_timeline_in_the_middle_of_a_setup_shows_each_step():
+def test_the_timeline_during_a_setup_shows_each_step_with_its_state():
     terminal = TimelineTerminal()
     terminal.screen._steps.plan(STEPS)
     terminal.take(until(2.4))
@@ -73,7 +73,7 @@ def test_the_timeline_in_the_middle_of_a_setup_shows_each_step():
 
 @pytest.mark.parametrize("width", [20, 40, 80, 200])
 @pytest.mark.parametrize("price", [None, 1.2])
-def test_no_timeline_line_is_wider_than_the_terminal(width, price):
+def test_no_line_of_the_setup_timeline_is_wider_than_the_terminal(width, price):
     terminal = TimelineTerminal(width)
     terminal.screen.price = price
     with closing(terminal.screen) as screen:
@@ -108,7 +108,7 @@ ANY_EVENT = st.tuples(
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(ANY_EVENT, max_size=20), st.integers(40, 200), st.integers(2, 30))
-def test_the_timeline_keeps_its_size_whatever_events_a_box_sends(events, width, height):
+def test_the_timeline_of_a_setup_fits_the_terminal_whatever_a_box_sends(events, width, height):
     terminal = TimelineTerminal(width)
     terminal.screen.price = 1.2
     for t, step, event, fields in events:
@@ -118,7 +118,7 @@ def test_the_timeline_keeps_its_size_whatever_events_a_box_sends(events, width, 
     assert all(cell_len(line) <= width - 1 for line in lines)
 
 
-def test_a_low_terminal_shows_running_and_failed_steps_first():
+def test_a_terminal_of_few_lines_shows_running_and_failed_steps_first():
     terminal = TimelineTerminal()
     terminal.screen._steps.plan(STEPS)
     terminal.take(until(74.0)[:-1])
@@ -150,7 +150,7 @@ def test_no_color_removes_only_colours_from_the_timeline():
         assert bool(re.search(r"\x1b\[[0-9;]*3[0-9]m", written(terminal.stream))) == has_colour
 
 
-def test_finished_steps_are_not_drawn_again_when_the_timeline_goes_on():
+def test_the_timeline_of_a_setup_does_not_draw_finished_steps_again():
     terminal = TimelineTerminal()
     with closing(terminal.screen) as screen:
         screen.plan(["gpu", "repo"])
@@ -163,7 +163,7 @@ def test_finished_steps_are_not_drawn_again_when_the_timeline_goes_on():
     assert "gpu" not in after
 
 
-def test_a_flood_of_events_is_not_drawn_one_by_one():
+def test_a_flood_of_setup_events_is_not_drawn_one_by_one():
     terminal = TimelineTerminal()
     flood = [ev(0, "repo", "progress", done=n, total=10**6, unit="objects") for n in range(500)]
     with closing(terminal.screen) as screen:
@@ -174,7 +174,7 @@ def test_a_flood_of_events_is_not_drawn_one_by_one():
     assert len(written(terminal.stream)) < 200_000
 
 
-def test_the_cursor_is_shown_again_after_an_interrupt():
+def test_the_terminal_cursor_is_shown_again_after_ctrl_c():
     terminal = TimelineTerminal()
 
     def interrupted() -> None:
@@ -204,6 +204,6 @@ class Tty:
         ({"TERM": "unknown"}, PlainScreen),
     ],
 )
-def test_the_timeline_is_used_only_on_a_capable_terminal(env, kind):
+def test_setup_draws_a_timeline_only_on_a_capable_terminal(env, kind):
     assert type(make_screen(stream=Tty(), out=paper(), env=env)) is kind
     assert type(make_screen(stream=paper(), out=paper(), env=env)) is PlainScreen

@@ -79,7 +79,7 @@ class Pane:
 
 @pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux")
 @pytest.mark.parametrize("width", [40, 100])
-def test_a_setup_in_a_real_terminal_redraws_and_leaves_its_result(tmp_path, width):
+def test_setup_in_a_real_terminal_redraws_its_steps_and_leaves_the_result(tmp_path, width):
     pane = Pane(tmp_path, width)
     try:
         first = pane.wait_for("setup")
@@ -99,7 +99,7 @@ def test_a_setup_in_a_real_terminal_redraws_and_leaves_its_result(tmp_path, widt
     assert told[-3:] == [" | error: the end", "how to go on", "prompt"]
 
 
-def test_q_leaves_top_and_the_terminal_is_as_before(tmp_path: Path) -> None:
+def test_q_ends_top_and_restores_the_terminal(tmp_path: Path) -> None:
     pane = Pane(tmp_path, 70, TOP)
     try:
         assert "my-box" in "".join(pane.wait_for("q leaves"))
