@@ -15,6 +15,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from itertools import takewhile
 from typing import TYPE_CHECKING, TextIO, cast
 
 from bootstrap.boxes.run import called
@@ -67,19 +68,23 @@ class _Told:
     def __init__(self, name: str) -> None:
         self.texts: list[str] = []
         self._name, self._run = f"{name}: ", ""
+        self._begins = False
 
     def note_run(self, data: Mapping[str, object] | Document) -> None:
-        run = document(data).get("run")
+        said = document(data)
+        run, self._begins = said.get("run"), bool(said.get("first_lines"))
         if isinstance(run, Mapping):
             how = f"ended with exit code {run['rc']}" if run.get("rc") else run["state"]
             self._run = f"{called(run['name'])} {'stopped' if run.get('ended') == 'stop' else how}"
 
     @property
     def summary(self) -> str:
-        """What the table says: the run, if it is about one, and the first line of the results."""
-        lines = (line.strip() for text in self.texts for line in text.splitlines())
-        first = next(filter(None, lines), "")
-        return ": ".join(filter(None, (self._run, first)))[:_SUMMARY]
+        """What the table says: the run, if it is about one, and the first line of the results; of
+        a run that begins the last of its first lines, as those before it may be warnings."""
+        lines = [line.strip() for text in self.texts for line in text.splitlines()]
+        begun = [*takewhile(bool, lines)] if self._begins else []
+        line = begun[-1] if begun else next(filter(None, lines), "")
+        return ": ".join(filter(None, (self._run, line)))[:_SUMMARY]
 
 
 class _PlainBox(PlainScreen, _Told):

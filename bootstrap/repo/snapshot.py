@@ -485,8 +485,8 @@ class _Taker:
                 f"new files are larger than {self._max_bytes / _MIB:g} MiB (git.max_file_mib):\n"
                 f"{_listed(lines)}",
                 where=shown(str(self.here.root)),
-                hint="Let git ignore them (.gitignore, or .git/info/exclude) and copy them to the "
-                "box once; or raise git.max_file_mib.",
+                hint="Let git ignore them (.gitignore, or .git/info/exclude), and after the setup "
+                "send them once: boxstrap push PATH; or raise git.max_file_mib.",
             )
 
     def _refuse_credentials(self, paths: Iterable[bytes]) -> None:

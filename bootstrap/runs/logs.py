@@ -347,6 +347,7 @@ def _readers(box: BoxLogin, wish: LogOptions, screen: Screen) -> list[LogReader]
     words = [
         f"{called(one.name)} of {box.repository(one)}"
         + (f" (its first {size(one.log_kept)} were dropped)" if one.log_kept else "")
+        + ("" if one.has_begun else f" ({one.outcome()})")
         for one in runs
     ]
     screen.note("log", ", ".join(words))

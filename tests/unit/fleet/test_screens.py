@@ -55,6 +55,17 @@ def test_output_of_several_boxes_names_the_box_in_each_line_and_ends_with_a_tabl
     assert "b      3     2.0 s  no answer.\n\nb: no answer.\nLook.\n" in said.out
 
 
+def test_the_table_of_boxes_shows_the_line_up_to_which_a_begun_run_was_watched(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    screens = make_box_screens(HOSTS, make_screen(), as_json=False, brief=False)
+    began = {"run": {"name": "train-1", "state": "running"}, "first_lines": ["warned", "loss 2"]}
+    screens.of("gpu-1").result(began, "  warned\n  loss 2\n\ngpu-1: run train-1: running")
+    ended(screens)
+    screens.close()
+    assert "train-1 running: loss 2\n" in capsys.readouterr().out
+
+
 def test_the_table_of_boxes_wraps_in_a_narrow_terminal_and_cuts_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

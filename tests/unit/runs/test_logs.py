@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -22,8 +24,8 @@ from bootstrap.link import LocalWire
 from bootstrap.onbox.redact import Redactor
 from bootstrap.onbox.runs.logs import RunLog
 from bootstrap.runs.log_reader import LogReader, together
-from bootstrap.runs.logs import JsonLog, LastDrawn, LogOptions, NamedLog, _Logs, _show
-from bootstrap.ui.screens import JsonScreen
+from bootstrap.runs.logs import JsonLog, LastDrawn, LogOptions, NamedLog, _Logs, _readers, _show
+from bootstrap.ui.screens import JsonScreen, make_screen
 from tests.box_programs import lay_programs
 from tests.logins import login_on
 from tests.unit.onbox.test_runner import make_run, start, was
@@ -306,6 +308,14 @@ def test_following_a_log_begins_with_the_requested_last_lines(
     follower = reader(tmp_path)
     follower.find_last_lines(2)
     assert b"".join(follower.as_it_grows()) == b"three\nfour\n"
+
+
+def test_the_log_of_a_queued_run_is_headed_by_what_it_waits_for() -> None:
+    queued = Run("k", "train-2", "queued", None, 1, "", "", "train", 0, 0, "x", queue="gpus")
+    box: Any = SimpleNamespace(runs=lambda *_, **__: [queued], repository=lambda _: "homework")
+    said = io.StringIO()
+    _readers(box, LogOptions(), make_screen(stream=said))
+    assert f"train-2 of homework ({queued.outcome()})" in said.getvalue()
 
 
 def test_logs_since_a_time_show_the_whole_log_where_no_times_were_recorded(
