@@ -104,14 +104,10 @@ _OF_STEPS = {
         "REQUIREMENTS_SET",
         *("REQUIREMENTS", "LOCK", "CONDA", "CONDA_TOOLS", "EXTRAS", "PYTHON_INDEX"),
         *("LOCK_OPTIONS", "ADDED_TO_LOCK", "ADDED_ARGUMENTS", "BUILT_LAST", "NAMES_OF_LAST"),
-        *("DEPENDENCIES", "PYTHON_ID"),
+        "DEPENDENCIES",
     ),
     "prepare": ("PREPARE",),
-    "train": (
-        *("TRAIN_COMMAND", "TRAIN_SESSION", "TRAIN_NODES", "RESULTS_OF_ALL", "TRAIN_AT_BOOT"),
-        *("TRAIN_GRACE", "TRAIN_RESUME", "TRAIN_ON_NOTICE", "LOG_MAX_MIB", "RESULTS", "METRICS"),
-        *("RESULTS_TO", "NOTIFY"),
-    ),
+    "train": (*("TRAIN_COMMAND", "TRAIN_SESSION", "TRAIN_AT_BOOT", "TRAIN_GRACE", "RESULTS"),),
 }
 """Which step of a recipe stands above which variables; the others are of the whole box."""
 _OF_STAGE0 = ("WORKDIR", "IS_LOCAL", "MIN_FREE_MB", "MIN_TMP_MB", "VOLUME_AT")

@@ -12,6 +12,7 @@ one_step() {
   # Descriptor 8 has the secrets that came with this setup, see `hide_secrets`.
   [ "$1" = shell ] || exec 8<&-
   case $1 in python | smoke | prepare | train) find_environment ;; esac
+  [ "$1" != train ] || inputs_python
   rc=0
   if is_in_python "$1"; then
     facts | onbox steps.apply "$1" || rc=$?

@@ -100,6 +100,7 @@ closure_of() {
 plan() {
   local name need later=
   begin_checks
+  case " ${STEPS[*]} " in *' python '*) inputs_python ;; esac
   ask_steps
   for name in "${STEPS[@]}"; do
     WHY=
@@ -113,7 +114,7 @@ plan() {
     printf 'plan\t%s\t%s\n' "$name" "$WHY"
   done
   [ ! -s "$NOTES/python.reused" ] || printf 'reused\t%s\n' "$(<"$NOTES/python.reused")"
-  [ -z "$ALIVE_RUN" ] || printf 'differs\t%s\n' "$(differences "$ALIVE_RUN")"
+  [ -z "$ALIVE_RUN" ] || printf 'differs\t%s\n' "${SAID[differs]-}"
 }
 
 setup() {

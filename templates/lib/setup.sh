@@ -9,8 +9,8 @@ begin_script() {
   # A plan from memory asks the one that set this box up.
   [ -f "$ONBOX" ] || ONBOX=$BOX_HOME/box/current/onbox/__main__.py
   settle_names
-  RUN_ID='' RUN_GPUS='' RUN_VARIABLES='' NODES_ID='' REDO='' DATA_CONTENT='' OVERWRITE='' BESIDE=''
-  SETUP_EXIT=0 TOKEN='' RESTART='' REVIVE='' ADOPT='' ONLY='' ALIVE_RUN='' WORK=''
+  RUN_ID='' RUN_GPUS='' RUN_VARIABLES='' NODES_ID='' REDO='' OVERWRITE='' BESIDE=''
+  SETUP_EXIT=0 TOKEN='' RESTART='' REVIVE='' ADOPT='' ONLY='' ALIVE_RUN=''
 }
 
 # Sets the names that the steps share, once the box's own folders are known.

@@ -15,7 +15,7 @@ find_why() {
   if is_in_python "$1"; then WHY=${SAID[$1]:-new} && return; fi
   find_reason "$1"
   if [ -z "$WHY" ]; then
-    why_right "$1"
+    WHY='done'
   elif left_alone "$1"; then
     WHY=alive
   fi
@@ -29,7 +29,6 @@ find_reason() {
   WHY=
   find_stamp "$1"
   case ",$ONLY,$REDO," in *",$1,"*) WHY=asked ;; esac
-  if [ "$1" = train ] && [ -n "$RESTART" ]; then WHY=asked; fi
   [ -z "$WHY" ] || return 0
   "inputs_$1"
   if [ ! -f "$STAMP" ]; then
@@ -67,16 +66,9 @@ is_right() {
   "check_$1"
 }
 
-# why_right STEP: sets WHY to why a step that is right is left as it is: a training that failed, or died with the box,
-# is not started again automatically.
-why_right() {
-  WHY='done'
-  [ "$1" != train ] || WHY=$RUN_WHY
-}
-
 # what_changed STEP STAMP: sets WHY to the one thing that changed, in the user's terms; else to `changed`.
 what_changed() {
-  local dir last='' noted
+  local noted
   WHY=changed
   case $1 in
     repo)
@@ -89,19 +81,6 @@ what_changed() {
       before_sums "$INPUTS"
       [ "$noted" != "$BEFORE" ] || WHY='requirements'
       ;;
-    train)
-      for dir in "$RUNS"/*/; do
-        if is_newer "$dir" "$last"; then last=${dir%/}; fi
-      done
-      if ! is_content "$last" 2>/dev/null; then
-        WHY='commit'
-        if is_line "$last/commit" "$REPO_COMMIT"; then WHY='snapshot'; fi
-      elif ! is_text "$last/command" "$(absolute_command)"$'\n'; then
-        WHY='command'
-      elif [ -f "$last/data" ] && ! is_line "$last/data" "$DATA_CONTENT"; then
-        WHY='data'
-      fi
-      ;;
     prepare) [[ $2 != "$PREPARE_ITSELF"* ]] || WHY='data' ;;
   esac
 }
@@ -112,14 +91,13 @@ before_sums() {
   [[ ! $1 =~ \ (\$.)?[0-9a-f]{64}[\ \\] ]] || BEFORE=${1%%"${BASH_REMATCH[0]}"*}
 }
 
-# While a run is alive, its tree and environment stay as they are, and no other run is started; the run of this same
-# work may lack its stamp or its session.
+# While a run is alive, its tree and environment stay as they are.
 left_alone() {
-  if is_in_python "$1"; then [ -n "${ALONE[$1]-}" ] && return; fi
-  case " $REPO_STEPS " in
-    *" $1 "*) [ -n "$ALIVE_RUN" ] && ! { [ "$1" = train ] && is_of_this_work "$ALIVE_RUN"; } ;;
-    *) return 1 ;;
-  esac
+  if is_in_python "$1"; then
+    [ -n "${ALONE[$1]-}" ]
+  else
+    [ -n "$ALIVE_RUN" ] && [[ " $REPO_STEPS " == *" $1 "* ]]
+  fi
 }
 
 # is_spoiled STEP: whether it ran since its last success, and did not succeed.

@@ -1,14 +1,18 @@
-# shellcheck shell=bash disable=SC2034,SC2153 # set here, read elsewhere; rendered
+# shellcheck shell=bash disable=SC2034,SC2119,SC2120,SC2153 # set here, read elsewhere; rendered
 # steps: those in Python, onbox/steps/NAME.py; the others are steps/NAME.sh.
 
 is_in_python() { ! declare -F "apply_$1" >/dev/null; }
 
-# facts: prints what they are told, NAME=VALUE each, ended by NUL; VALUES is the recipe's.
+# facts [NAME=VALUE...]: prints what they are told, each ended by NUL; VALUES is the recipe's.
 facts() {
   printf '%s\0' "values=$VALUES" "home=$BOX_HOME" "setup=${SETUP_DIR-}" "only=$ONLY" "redo=$REDO" "key=$REPO_KEY" \
     "tree=$REPO_DIR" "number=$TREE_NUMBER" "venv=$VENV_DIR" "commit=$REPO_COMMIT" "index=$INDEX" \
     ${SETUP_DIR:+"alive=$ALIVE_RUN"} "${UV_WHEELS[@]/#/uv_wheels=}" "${STEPS[@]/#/step=}" \
-    ${SECRETS[@]+"${SECRETS[@]/#/secret=}"}
+    "snapshot=$REPO_SNAPSHOT" "content=$REPO_TREE" "chosen=${CHOSEN-}" "secrets_id=$SECRETS_ID" "restart=$RESTART" \
+    "resume=${RESUME-}" "overwrite=$OVERWRITE" "queue=${QUEUE-}" "nodes_id=$NODES_ID" "id=$RUN_ID" "gpus=$RUN_GPUS" \
+    "variables=$RUN_VARIABLES" "command=$TRAIN_COMMAND" "session=$TRAIN_SESSION" "grace=$TRAIN_GRACE" \
+    ${SECRETS[@]+"${SECRETS[@]/#/secret=}"} ${RESULTS[@]+"${RESULTS[@]/#/result=}"} \
+    ${ENV_NAMES[@]+"${ENV_NAMES[@]/#/env_name=}"} ${ENV_VALUES[@]+"${ENV_VALUES[@]/#/env_value=}"} "$@" over
 }
 
 declare -gA SAID=() ALONE=()

@@ -10,7 +10,7 @@ use_tree() {
     '~/'*) VENV_DIR=$(expand_home "$VENV") ;;
     *) VENV_DIR=$REPO_DIR/$VENV ;;
   esac
-  TREE_NUMBER=$1 MAIN_VENV=$VENV_DIR VENV_NOTES=$NOTES WORK='' PYTHON_INPUTS='' SOURCES_OF=''
+  TREE_NUMBER=$1 MAIN_VENV=$VENV_DIR VENV_NOTES=$NOTES PYTHON_INPUTS='' SOURCES_OF=''
   [ "$1" = 1 ] || { REPO_DIR=$MAIN_DIR@$1 && NOTES=$NOTES/beside/$1; }
   PLACED=$NOTES/placed
 }
@@ -20,7 +20,7 @@ use_tree() {
 # cells need is made where the main tree's is, if no run uses that: once, not for each.
 find_environment() {
   if [ "$TREE_NUMBER" = 1 ] || is_shared_venv; then return; fi
-  VENV_DIR=$MAIN_VENV VENV_NOTES=$BOX_HOME/steps/$REPO_KEY PYTHON_INPUTS='' WORK=''
+  VENV_DIR=$MAIN_VENV VENV_NOTES=$BOX_HOME/steps/$REPO_KEY PYTHON_INPUTS=''
   find_stamp python
   inputs_python
   if [ -z "$HOLDS_PROJECT" ] && { { is_line "$STAMP" "$INPUTS" && check_python; } || { is_cell && ! live_run holds "$REPO_KEY" "$MAIN_DIR" >/dev/null; }; }; then return; fi

@@ -56,8 +56,9 @@ class ResultsBox:
 
     def keep_ahead(self) -> None:
         """Have earlier results copied ahead, by a process that may be killed at any moment."""
-        words = ("ahead", str(self.folder("")), f"{self.place}/tree", "out/")
-        argv = [sys.executable, "-I", "-S", "-B", MAIN, "runs.start", *words]
+        words = [str(self.folder("")), f"{self.place}/tree", ["out/"]]
+        program = f"from bootstrap.onbox.runs.start import keep_ahead; keep_ahead(*{words})"
+        argv = [sys.executable, "-S", "-B", "-c", program]
         no = subprocess.DEVNULL
         with subprocess.Popen(argv, stdin=no, stdout=no) as process:
             if self.chance.random() < 0.5:

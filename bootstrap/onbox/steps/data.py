@@ -180,7 +180,7 @@ class DataStep(BoxStep):
         """What the profile's data in this tree is, by content; "" if there is none. While a run is
         alive, other data than its own stays away: `awaited`."""
         noted = RunFolder(self.setup.tree.notes).first("data.content")
-        if "data" not in self.setup.facts.get("step", ()) or not noted:
+        if not self.setup.has("data") or not noted:
             return ""
         return noted if lines_of(self.stamp) == [self.inputs()] else "awaited"
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from functools import cached_property
 from importlib import import_module
 
@@ -39,6 +38,10 @@ class SetupFacts:
 
     def one(self, name: str) -> str:
         return [*self.facts.get(name, ()), ""][0]
+
+    def has(self, step: str) -> bool:
+        """Whether it is one of those that are done."""
+        return step in self.facts.get("step", ())
 
     def is_asked(self, step: str) -> bool:
         return step in f"{self.one('only')},{self.one('redo')}".split(",")
@@ -84,12 +87,13 @@ class BoxStep:
 
     def why(self) -> str:
         """Say why it runs: asked, new, broken, or what changed; or why not, a word of SKIPPED."""
-        reason = self._reason()
+        reason = self.reason()
         if not reason:
             return self.why_right()
         return "alive" if self.is_left_alone() else reason
 
-    def _reason(self) -> str:
+    def reason(self) -> str:
+        """Say why it would run; "" if it is right."""
         if self.is_asked():
             return "asked"
         noted, wanted = lines_of(self.stamp), self.inputs()
@@ -140,10 +144,17 @@ def expanded(folder: str, *patterns: str) -> str:
     return "".join(f"{path[at:]} " for paths in found for path in paths)
 
 
-def read_setup() -> SetupFacts:
-    """Return what standard input tells: NAME=VALUE, each ended by a NUL."""
+def read_setup(file: int = 0) -> SetupFacts:
+    """Return what is told: NAME=VALUE, each ended by a NUL, at last `over`. Raises EOFError if not
+    all of it came."""
+    said = b""
+    while not said.endswith(b"\0over\0"):  # others may hold the pipe's other end open
+        piece = os.read(file, 1 << 16)
+        if not piece:
+            raise EOFError("not all of the setup's facts came")
+        said += piece
     facts: dict[str, list[str]] = {}
-    for pair in sys.stdin.buffer.read().decode("utf-8", "surrogateescape").split("\0")[:-1]:
+    for pair in said.decode("utf-8", "surrogateescape").split("\0")[:-2]:
         name, _, value = pair.partition("=")
         facts.setdefault(name, []).append(value)
     return SetupFacts(facts)

@@ -19,6 +19,16 @@ class Values:
     """The hardware that was ordered, see `verdict/expected_hardware.py`."""
     smoke: str = "quick"
     """How thoroughly each GPU is tried."""
+    train_nodes: str = ""
+    results_of_all: bool = False
+    train_resume: str = ""
+    train_on_notice: str = ""
+    log_max_mib: int = 1024
+    metrics: Sequence[str] = []
+    results_to: Sequence[str] = []
+    notify: Sequence[str] = []
+    python_id: str = "44136f"
+    """A digest of what it says of the environment."""
     clone_url: str = ""
     """From where the box clones, if it does."""
 

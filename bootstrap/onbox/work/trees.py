@@ -26,6 +26,13 @@ def is_user(run: RunFolder, folder: str) -> bool:
     return f"{run.first('venv')}/".startswith(f"{folder}/")
 
 
+def absolute_command(command: str, venv: str) -> str:
+    """Return it with `python` as the environment's, by its path: PATH does not matter."""
+    program, blank, rest = command.partition(" ")
+    is_python = blank and program in ("python", "python3")
+    return f"{venv}/bin/python {rest}" if is_python else command
+
+
 def choose(home: str, key: str, main: str, content: str, *own: str) -> BoxTree:
     """With the lock held: return the main tree if it is free, else the one beside it in which the
     same ran last, else one that no run has used, else a new one. `own`: command and session of the
@@ -44,9 +51,7 @@ def choose(home: str, key: str, main: str, content: str, *own: str) -> BoxTree:
 
     def is_same(tree: BoxTree, run: RunFolder) -> bool:
         """Whether it ran this, in a tree that is as it was placed."""
-        program, blank, rest = command.partition(" ")
-        is_python = blank and program in ("python", "python3")
-        typed = f"{run.first('venv')}/bin/python {rest}" if is_python else command
+        typed = absolute_command(command, run.first("venv"))
         is_own = cell and run.name.rpartition("-")[0] == f"{key}/{session}"
         is_work = content and content == run.first("tree") and (is_own or not beside)
         is_work = is_work and "\n".join(lines_of(f"{run.path}/command")) == typed

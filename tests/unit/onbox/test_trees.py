@@ -17,7 +17,7 @@ import pytest
 from bootstrap.onbox import MAIN
 from bootstrap.onbox.git import BoxTree
 from bootstrap.onbox.runs import new_run, resume, start
-from bootstrap.onbox.runs import run as run_program
+from bootstrap.onbox.steps import run as run_program
 from bootstrap.onbox.work.trees import choose
 from bootstrap.steps.shell import shell_part
 from tests.box_programs import LIBRARY

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from bootstrap.onbox.runs import start
+from bootstrap.onbox.steps.step import SetupFacts
+from bootstrap.onbox.steps.train import TrainStep
 from bootstrap.onbox.work.lock import take_lock
 from bootstrap.steps.shell import shell_part
 from tests.run_states import identity
 from tests.unit.boxes.conftest import DEAD
-
-TREE = "100644 blob 1\ttrain.py"
 
 
 def said(parts: tuple[str, ...], line: str) -> str:
@@ -32,17 +32,29 @@ def said(parts: tuple[str, ...], line: str) -> str:
     return done.stdout
 
 
-def tree_of(*rows: str) -> str:
-    listed = "\n".join(rows)
-    return said(("base", "work"), f"work_git() {{ printf '%s\\n' '{listed}'; }}; tree_of c1")
+def train(home: Path, **facts: str) -> TrainStep:
+    own = {"home": str(home), "key": "k", "tree": str(home.parent), **facts}
+    return TrainStep(SetupFacts({name: [value] for name, value in own.items()}))
 
 
-def test_a_changed_boxstrap_yaml_is_the_same_work_and_another_changed_file_is_not() -> None:
-    alone = tree_of(TREE)
-    assert len(alone.strip()) == 64
-    assert tree_of("100644 blob 2\tboxstrap.yaml", TREE) == alone
-    assert tree_of("100644 blob 2\tsub/boxstrap.yaml", TREE) != alone
-    assert tree_of(TREE.replace("1", "3")) != alone
+def content_of(tree: Path, **files: str) -> str:
+    """Return what stands for the content of a commit with these files."""
+    for name, text in files.items():
+        (tree / name.replace("__", ".")).write_text(text)
+    own = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    for words in (["init", "-q"], ["add", "-A"], [*own, "commit", "-qm", "a"]):
+        subprocess.run(["git", *words], cwd=tree, check=True)
+    return train(tree / "home", tree=str(tree), snapshot="HEAD").content
+
+
+def test_a_changed_boxstrap_yaml_is_the_same_work_and_another_changed_file_is_not(
+    tmp_path: Path,
+) -> None:
+    alone = content_of(tmp_path, train__py="1")
+    assert len(alone) == 64
+    assert content_of(tmp_path, boxstrap__yaml="2") == alone
+    assert content_of(tmp_path, train__py="3") != alone
+    assert train(tmp_path, tree=str(tmp_path), snapshot="0" * 40).content == ""
 
 
 def test_the_newest_run_of_the_same_work_is_the_last_to_begin(tmp_path: Path) -> None:
@@ -56,37 +68,23 @@ def test_the_newest_run_of_the_same_work_is_the_last_to_begin(tmp_path: Path) ->
             os.utime(runs / name / file, (began, began))
     for wrote, name in enumerate(("a-1", "b-1", "c-1")):
         os.utime(runs / name, (wrote, wrote))
-    asked = "is_content() { echo $1; }; absolute_command() { :; }; what_changed train -"
-    library = ("base", "process", "trees", "work", "runs", "stamps")
-    assert said(library, f"BOX_HOME={tmp_path} RUNS={runs}\n{asked}") == f"{runs}/a-1\n"
+    (runs / "a-1/tree").write_text("c1\n")
+    assert train(tmp_path, content="c1", command="x").what_changed("") == "command"
+    assert train(tmp_path, content="c2").what_changed("") == "commit"
     newest = start.of_work(str(tmp_path), "w1")
     assert newest
     assert newest.name == "k/a-1"
 
 
-def test_the_request_of_a_run_is_read_whole_also_with_bytes_after_it() -> None:
-    """Copies of earlier results may take longer than the steps' checks."""
-    ours, theirs = os.pipe()
-    os.write(theirs, b"work=w\0results=a\0results=b\0over\0environment 1\n")
-    os.close(theirs)
-    asked = start.read_request(ours)
-    os.close(ours)
-    assert (asked["work"], asked["results"]) == ("w", "a\nb")
-    assert asked["more"] == "environment 1\n"
-
-
-@pytest.mark.parametrize(("commit", "why"), [("c1", "snapshot"), ("c2", "commit")])
+@pytest.mark.parametrize(("of", "why"), [("c1", "snapshot"), ("c2", "commit")])
 def test_changes_on_the_same_commit_are_reported_as_a_new_snapshot_not_a_new_commit(
-    commit: str, why: str, tmp_path: Path
+    of: str, why: str, tmp_path: Path
 ) -> None:
     run = tmp_path / "runs/k/a-1"
     run.mkdir(parents=True)
     for file, text in {"started": "0", "commit": "c1"}.items():
         (run / file).write_text(f"{text}\n")
-    library = ("base", "process", "trees", "work", "runs", "stamps")
-    home = f"BOX_HOME={tmp_path} RUNS={run.parent} REPO_COMMIT={commit}"
-    asked = "is_content() { false; }; what_changed train -; echo $WHY"
-    assert said(library, f"{home}\n{asked}") == f"{why}\n"
+    assert train(tmp_path, commit=of, content="c").what_changed("") == why
 
 
 def test_setup_ends_processes_of_a_killed_setup_before_it_begins(tmp_path: Path) -> None:

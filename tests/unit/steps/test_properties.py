@@ -19,6 +19,8 @@ from hypothesis import strategies as st
 
 from bootstrap.boxes.secrets import packed
 from bootstrap.onbox.runs import new_run
+from bootstrap.onbox.steps.step import read_setup
+from bootstrap.onbox.steps.train import TrainStep
 from bootstrap.profile import make_profile
 from bootstrap.steps.shell import shell_part
 from tests.box_programs import lay_programs, runner_of
@@ -117,15 +119,14 @@ printf %s "$4" >"$SEEN"
 # command's own process has its words on the command line.
 READ_FIRST = '. "$1"; shift; '
 FROM_ITS_FILE = 'eval "$(<"$BOXSTRAP_RUN/command")"'
-# What the script's own functions ask for is a run's folder; its own runner runs it.
-MAKE_RUN = """
+# What the script tells its steps; a run's folder is made of it, and its own runner runs it.
+FACTS = """
 set -eu
 SENT_KEY=$REPO_KEY
 settle_names
-RUNS=$PWD/runs
 REPO_DIR=$PWD
-WORK=work RUN_ID='' RUN_GPUS='' RUN_VARIABLES='' NODES_ID='' DATA_CONTENT='' RESTART='' OVERWRITE=''
-run_request
+RUN_ID='' RUN_GPUS='' RUN_VARIABLES='' NODES_ID='' RESTART='' OVERWRITE='' ONLY='' REDO=''
+facts
 """
 
 
@@ -143,19 +144,16 @@ def test_any_training_command_reaches_bash_with_the_environments_python(command:
         script = f"{loaded(render(profile))}\nBOX_HOME=$PWD\nWORKDIR=$PWD\n"
         made = subprocess.run(
             ["/bin/bash", "--norc", "-s"],
-            input=f"{script}{MAKE_RUN}".encode(),
+            input=f"{script}{FACTS}".encode(),
             capture_output=True,
             env=env,
             cwd=folder,
             check=True,
         )
         assert made.stderr == b""
-        pairs = (pair.partition("=") for pair in made.stdout.decode().split("\0"))
-        run = Path(
-            new_run.make(
-                {**dict.fromkeys(new_run.IF_ASKED, ""), **{n: v for n, _, v in pairs}}
-            ).path
-        )
+        (folder / "facts").write_bytes(made.stdout)
+        with (folder / "facts").open("rb") as facts:
+            run = Path(new_run.make(TrainStep(read_setup(facts.fileno())).request).path)
         all_ended, held = os.pipe()
         subprocess.run(
             runner_of(lay_programs(folder / "box"), run, Path("/nowhere")),

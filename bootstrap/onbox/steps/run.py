@@ -1,6 +1,6 @@
 """A new run of a state of the repository, once for its id.
 
-`onbox runs.run BOX_HOME KEY FOLDER`: as `work.sync`, with what the run is asked for. The
+`onbox steps.run BOX_HOME KEY FOLDER`: as `work.sync`, with what the run is asked for. The
 script of the repository's last setup says whether its steps are right for that state, if it is
 exactly the profile's (`script`); else `setup` is answered, with what is not right, and nothing is
 started. The state `none` only asks what became of the run.
@@ -17,14 +17,17 @@ from functools import partial
 from hashlib import sha256
 from subprocess import DEVNULL, PIPE, Popen
 
-from ..run_folder import lines_of, write_whole
+from ..run_folder import lines_of
 from ..run_queue import revive
+from ..runs import new_run, start
+from ..runs.first_output import show
 from ..step_report import answer
 from ..work.store import read_line
 from ..work.sync import SentState, lock_of, read_request, report, taken
 from ..work.trees import choose, is_placed
-from . import new_run, start
-from .first_output import show
+from .gpu import is_returned
+from .step import SetupFacts, read_setup, step_named
+from .train import TrainStep
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -75,20 +78,30 @@ def _begin(asked: Asked, state: SentState, setup: Popen[bytes]) -> None:
         keeper.join()
     assert setup.stdout  # noqa: S101 - it is a pipe
     try:
-        given = start.read_request(setup.stdout.fileno())
-    except new_run.NotStartedError:
-        given = {"setup": "script"}
-    if given.get("setup"):
-        return answer("setup", given["setup"])
+        facts = read_setup(setup.stdout.fileno())
+    except EOFError:
+        return answer("setup", "script")
+    if wrong := _wrong_step(facts):
+        return answer("setup", wrong)
+    train = TrainStep(facts)
     try:
         if not new_run.has_tmux():
             answer("warn", "no-tmux")
-        run = start.begin(given)
-        write_whole(f"{run.path}/made_of", given["more"] + os.fsdecode(setup.stdout.read()))
-        write_whole(f"{state.tree.notes}/train.ok", f"{given['work']}\n", 0o600)
+        train.note_made_of(start.begin(train.request))
+        train.note_success()
     except new_run.NotStartedError as error:
         report(home, error.code, str(error))
     return None
+
+
+def _wrong_step(setup: SetupFacts) -> str:
+    """Name a step that is not right. The box itself was checked when it was set up, and may have
+    been found bad since."""
+    steps = {name: step_named(name, setup) for name in ("gpu", "smoke", "data") if setup.has(name)}
+    spoiled = (name for name in steps if name != "data" and steps[name].is_spoiled)
+    if found := next(spoiled, "gpu" if "gpu" in steps and is_returned(setup) else ""):
+        return found
+    return setup.one("wrong") or ("data" if "data" in steps and steps["data"].reason() else "")
 
 
 def _tell(setup: Popen[bytes], *words: str) -> None:
