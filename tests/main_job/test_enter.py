@@ -22,6 +22,7 @@ from tests.main_job.rented import Rented
 from tests.main_job.settled import Settled
 from tests.main_job.used import start_used
 from tests.plain_environment import BIN, HERE
+from tests.used_here import seem_set_up
 
 pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 
@@ -266,7 +267,8 @@ def test_a_banner_printed_by_bashrc_on_the_box_is_no_output_of_exec(rent: Rent) 
 
 
 def test_exec_works_on_this_machine_as_host_local(user: User) -> None:
-    user.repository(boxstrap__yaml="version: 1\nextends: local\nbox: {workdir: ~/box}\n")
+    local = "version: 1\nextends: local\nbox: {workdir: ~/box}\n"
+    seem_set_up(user, "box").repository(boxstrap__yaml=local)
     user.run("setup", "--host", "local").must(0)
     done = user.run(
         "exec", "--host", "local", "--", "python", "-c", "import sys; print(sys.prefix)"

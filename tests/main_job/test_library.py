@@ -12,6 +12,7 @@ import pytest
 from tests.cli import User
 from tests.main_job.conftest import Rent
 from tests.plain_environment import HERE
+from tests.used_here import seem_set_up
 
 HEAVY = (
     "bootstrap.link",
@@ -39,8 +40,7 @@ Path('out/a').write_text('1')
 
 def test_the_library_example_runs_waits_and_pulls_results_on_this_machine(user: User) -> None:
     """The first example, on this machine."""
-    files = {"boxstrap.yaml": PROFILE % "'true'", "train.py": TRAIN}
-    made = user.repository(**{name.replace(".", "__"): text for name, text in files.items()})
+    made = seem_set_up(user).repository(boxstrap__yaml=PROFILE % "'true'", train__py=TRAIN)
     example, _ = EXAMPLE.findall((HERE / "docs/library.md").read_text(encoding="utf-8"))
     assert '"root@203.0.113.7:46769", repo="homework"' in example
     example = example.replace('"root@203.0.113.7:46769"', '"local"')

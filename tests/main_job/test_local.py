@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli import User
+from tests.used_here import seem_set_up
 from tests.waiting import wait_until
 
 PROFILE = """\
@@ -71,7 +72,7 @@ def _read(path: Path) -> bytes:
 
 def test_setup_after_a_failed_run_exits_with_10_and_names_the_restart_option(user: User) -> None:
     failing = "raise SystemExit('no such set')\n"
-    repository = user.repository(boxstrap__yaml=PROFILE, train__py=failing)
+    repository = seem_set_up(user, "box").repository(boxstrap__yaml=PROFILE, train__py=failing)
     setup, wait = ("setup", "--host", "local"), ("wait", "--host", "local")
     for more in ((), ("--set", "env.GREETING=other")):
         user.run(*setup, *more).must(10)  # another variable is other work

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.cli import Completed, User
+from tests.used_here import seem_set_up
 from tests.waiting import slowness, wait_until
 
 pytestmark = pytest.mark.sampled(of="module")
@@ -52,7 +53,7 @@ class Trainer:
     """A repository, the box that it trains on, and what came home."""
 
     def __init__(self, folder: Path) -> None:
-        self.user = User(folder / "home")
+        self.user = seem_set_up(User(folder / "home"))
         self.repository = self.user.repository(
             boxstrap__yaml=PROFILE, train__py=TRAIN, __gitignore="out/\nboxstrap-results/\n"
         )

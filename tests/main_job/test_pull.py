@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.cli import User, UserRepository
+from tests.used_here import seem_set_up
 from tests.waiting import slowness, wait_until
 
 PROFILE = """\
@@ -53,7 +54,7 @@ class PullingUser:
     """A repository, the box that it trains on, and the pulled results."""
 
     def __init__(self, folder: Path) -> None:
-        self.user = User(folder / "home")
+        self.user = seem_set_up(User(folder / "home"))
         self.repository: UserRepository = self.user.repository(
             boxstrap__yaml=PROFILE, train__py=TRAIN
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.cli import User
 from tests.faults.plugin import Faults
+from tests.used_here import seem_set_up
 
 PEM = (
     "-----BEGIN KEY-----\n" + "\n".join(f"line{n}" + "Ab3/" * 14 for n in range(6)) + "\n-----END\n"
@@ -31,7 +32,7 @@ def test_logs_hides_a_secret_of_several_lines_that_this_machine_or_only_the_box_
     # With a profile outside the repository, whose own names no secrets.
     profile = user.home / "elsewhere.yaml"
     profile.write_text(PROFILE)
-    user.repository(boxstrap__yaml="version: 1\n", train__py=TRAIN)
+    seem_set_up(user, "box").repository(boxstrap__yaml="version: 1\n", train__py=TRAIN)
     setup = user.run("setup", "--host", "local", "--profile", str(profile), **VALUES)
     assert setup.rc in (0, 10), setup.text
     assert not [leak for leak in LEAKS if leak in setup.text]

@@ -21,6 +21,7 @@ from tests.faults.plugin import Faults
 from tests.main_job.own_backend import PROJECT, backend
 from tests.plain_environment import BIN, HERE
 from tests.unit.repo.standing import placed, standing
+from tests.used_here import seem_set_up
 from tests.waiting import wait_until
 
 PROFILE = """\
@@ -81,7 +82,7 @@ class Runner:
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
-    user = User(tmp_path_factory.mktemp("run") / "home")
+    user = seem_set_up(User(tmp_path_factory.mktemp("run") / "home"))
     repository = user.repository(boxstrap__yaml=PROFILE)
     user.run("setup", *TO_LOCAL).must(0)
     # As where two GPUs were seen: one that the box lacks is refused.

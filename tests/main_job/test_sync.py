@@ -23,6 +23,7 @@ from tests.cli import Running, User, UserRepository
 from tests.faults.plugin import Faults
 from tests.run_states import identity
 from tests.unit.repo.repositories import listing
+from tests.used_here import seem_set_up
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.sampled(of="module")
@@ -62,7 +63,7 @@ class Twin:
 
 @pytest.fixture(scope="module")
 def twin(tmp_path_factory: pytest.TempPathFactory) -> Twin:
-    user = User(tmp_path_factory.mktemp("sync") / "home")
+    user = seem_set_up(User(tmp_path_factory.mktemp("sync") / "home"))
     files = {"keep.txt": "kept\n", "gone.txt": "x\n", ".gitignore": "out/\n*.log\n"}
     repository = user.repository(boxstrap__yaml=PROFILE, **{"a": "a\n"})
     repository.commit(files)
@@ -204,7 +205,7 @@ def test_sync_back_brings_commits_made_on_the_box_home_as_refs(twin: Twin) -> No
 @pytest.fixture(scope="module")
 def with_submodule(tmp_path_factory: pytest.TempPathFactory) -> Twin:
     """One whose submodule `my lib` has a name that a shell splits, and one inside it."""
-    user = User(tmp_path_factory.mktemp("submodules") / "home")
+    user = seem_set_up(User(tmp_path_factory.mktemp("submodules") / "home"))
     repository = user.repository(boxstrap__yaml=PROFILE, a="a\n")
     inner, deep = user.repository("inner", b="b\n"), user.repository("deep", c="c\n")
     add = ("-c", "protocol.file.allow=always", "submodule", "--quiet", "add")

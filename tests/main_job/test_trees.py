@@ -10,6 +10,7 @@ import pytest
 from tests.cli import User, UserRepository
 from tests.faults.plugin import Faults
 from tests.main_job.conftest import Rent
+from tests.used_here import seem_set_up
 
 pytestmark = pytest.mark.sampled(of="module")
 
@@ -40,9 +41,8 @@ def test_setup_never_deletes_a_users_folder_beside_its_tree(rent: Rent, faults: 
 @pytest.fixture
 def cloned(user: User) -> UserRepository:
     """The user's own clone in the working folder, with remotes, branches and an identity."""
-    repository = user.repository(boxstrap__yaml=PROFILE)
+    repository = seem_set_up(user).repository(boxstrap__yaml=PROFILE)
     own = user.home / "work" / "homework"
-    own.parent.mkdir()
     repository.git("clone", "-q", str(repository.root), str(own))
     clone = UserRepository.__new__(UserRepository)
     clone.__dict__.update(repository.__dict__, root=own)
@@ -106,7 +106,7 @@ def test_setup_with_adopt_is_refused_where_the_clone_has_edits_or_commits_of_its
 
 
 def test_a_git_remote_removed_here_stays_in_the_tree_on_the_box(user: User) -> None:
-    repository = user.repository(boxstrap__yaml=PROFILE)
+    repository = seem_set_up(user).repository(boxstrap__yaml=PROFILE)
     repository.git("remote", "add", "origin", URL)
     user.run("setup", "--host", "local").must(0)
     repository.git("remote", "remove", "origin")

@@ -15,12 +15,14 @@ from tests.cli import PROFILE, User
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 from tests.receivers import web_receiver
+from tests.used_here import seem_set_up
 from tests.waiting import wait_until
 
 LOCAL = (
     "version: 1\nextends: local\nbox: {workdir: ~/box}\nsecrets: [TOKEN]\n"
     "train: {command: python train.py}\n"
 )
+PLAIN = LOCAL.replace("secrets: [TOKEN]\n", "")
 CRASH = """\
 import os, time
 print("step 1", flush=True)
@@ -38,7 +40,7 @@ def test_wait_for_a_run_that_fails_gives_exit_10_with_its_reason_and_runs_notify
     notify = user.home / ".config/boxstrap/notify.yaml"
     notify.parent.mkdir(parents=True)
     notify.write_text(TOLD)
-    user.repository(boxstrap__yaml="version: 1\n", train__py=CRASH)
+    seem_set_up(user, "box").repository(boxstrap__yaml="version: 1\n", train__py=CRASH)
     profile = user.home / "elsewhere.yaml"
     profile.write_text(LOCAL)
     setup = ("setup", "--host", "local", "--profile", str(profile))
@@ -82,7 +84,7 @@ print("step 2 loss 0.25", flush=True)
 
 
 def test_wait_and_stop_print_the_last_metric_and_exit_code_of_an_ended_run(user: User) -> None:
-    user.repository(boxstrap__yaml=LOCAL.replace("secrets: [TOKEN]\n", ""), train__py=GOES_ON)
+    seem_set_up(user, "box").repository(boxstrap__yaml=PLAIN, train__py=GOES_ON)
     to_local = ("--host", "local", "--json")
     user.run("setup", *to_local).must(0)
     waiting = user.begin("wait", *to_local, "--events")
@@ -161,7 +163,7 @@ def test_wait_with_detach_lets_the_box_notify_of_the_end_of_a_run(user: User) ->
         # That this machine's own disk is low may be told, too: it is none of this test.
         tell = '[ "$BOXSTRAP_EVENT" = disk ] || echo "$BOXSTRAP_EVENT" >>~/told'
         notify.write_text(f"team: {web.url}/a-secret\ntell: '{tell}'\n")
-        user.repository(boxstrap__yaml=LOCAL.replace("secrets: [TOKEN]\n", ""), train__py=TOLD_LATE)
+        seem_set_up(user, "box").repository(boxstrap__yaml=PLAIN, train__py=TOLD_LATE)
         user.run("setup", "--host", "local").must(0)
         waiting = user.begin("wait", "--host", "local")
         waiting.await_said("must stay awake")
@@ -207,7 +209,8 @@ def test_wait_with_detach_lets_the_box_notify_of_the_end_of_a_run(user: User) ->
 
 
 def test_a_notify_address_in_a_secret_gets_the_end_of_a_short_run(user: User) -> None:
-    user.repository(boxstrap__yaml="version: 1\n", train__py="raise SystemExit(3)\n")
+    files = {"boxstrap__yaml": "version: 1\n", "train__py": "raise SystemExit(3)\n"}
+    seem_set_up(user, "box").repository(**files)
     profile = user.home / "elsewhere.yaml"
     text = LOCAL.replace("TOKEN", "NOTIFY_URL") + "notify: [end]\n"
     setup = ("setup", "--host", "local", "--profile", str(profile))

@@ -13,6 +13,7 @@ from tests.main_job.rented import Rented
 from tests.unit.repo.repositories import SampleRepository, listing
 from tests.unit.repo.standing import placed, standing
 from tests.unit.repo.states import FILES, STATES, sparse
+from tests.used_here import seem_set_up
 
 PROFILE = """\
 version: 1
@@ -78,7 +79,7 @@ def test_sync_makes_the_tree_equal_to_the_local_files_byte_for_byte(
     (user.home / ".gitconfig").write_text(
         '[user]\n\tname = Me\n\temail = me@example.org\n[protocol "file"]\n\tallow = always\n'
     )
-    repo = SampleRepository(user.repository(boxstrap__yaml=PROFILE).root)
+    repo = SampleRepository(seem_set_up(user).repository(boxstrap__yaml=PROFILE).root)
     for name, content in FILES.items():
         repo.write(name, content)
     repo.git("add", "-f", ".")

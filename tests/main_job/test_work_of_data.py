@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli import Completed, User
+from tests.used_here import seem_set_up
 
 pytestmark = pytest.mark.sampled(of="module")
 
@@ -39,7 +40,7 @@ class Here:
     """A user whose box is this machine."""
 
     def __init__(self, user: User, profile: str, train: str = TRAIN) -> None:
-        self.user = user
+        self.user = seem_set_up(user, "box")
         self.repository = user.repository(boxstrap__yaml=PROFILE + profile, train__py=train)
         self.repository.commit({"data/make.py": MAKE, ".gitignore": "*.txt\n*.bin\nsets/\nout/\n"})
         self.tree = user.home / "box" / self.repository.root.name

@@ -18,6 +18,7 @@ import pytest
 
 from tests.cli import Completed, User, UserRepository
 from tests.unit.transfer.boxes import held
+from tests.used_here import seem_set_up
 
 pytestmark = [pytest.mark.slow, pytest.mark.sampled(of="module")]
 
@@ -48,7 +49,7 @@ class World:
     """A repository, its tree on the box, and its pulled results."""
 
     def __init__(self, folder: Path) -> None:
-        self.user = User(folder / "home")
+        self.user = seem_set_up(User(folder / "home"))
         self.repository: UserRepository = self.user.repository(
             boxstrap__yaml=PROFILE, train__py=TRAIN, keep__txt="here\n", __gitignore="*.tmp\n"
         )

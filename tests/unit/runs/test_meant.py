@@ -17,6 +17,7 @@ from bootstrap.tasks import NAMES
 from tests.cli import Completed, Running, User
 from tests.listener import Listener
 from tests.plain_environment import BIN, HERE
+from tests.used_here import seem_set_up
 
 pytestmark = [pytest.mark.slow, pytest.mark.sampled(of="module")]
 
@@ -203,7 +204,7 @@ def test_a_box_that_claims_to_have_runs_of_a_repository_is_not_chosen_without_ho
 
 
 def test_plan_does_not_make_a_box_one_of_the_repository(user: User) -> None:
-    user.repository()
+    seem_set_up(user, "box").repository()
     options = ("--host", "local", "--set", f"box.workdir={user.home}/box")
     user.run("plan", *options).must(0)
     told = user.run("logs").must(2).err

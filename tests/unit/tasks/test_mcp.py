@@ -21,6 +21,7 @@ from tests.cli import User
 from tests.documents import closed
 from tests.hostile.inputs import MODULES
 from tests.plain_environment import BIN, HERE
+from tests.used_here import seem_set_up
 
 if TYPE_CHECKING:  # importing the SDK takes each worker a second
     import mcp_types as types
@@ -422,7 +423,8 @@ def test_an_mcp_client_can_list_tools_call_commands_wait_a_while_and_read_resour
 
     from bootstrap.tasks.mcp_server import tasks
 
-    user.repository(boxstrap__yaml=LOCAL.replace("hello", "hello && sleep 600"))
+    text = LOCAL.replace("hello", "hello && sleep 600")
+    seem_set_up(user, "box").repository(boxstrap__yaml=text)
     user.run("setup", "--host", "local").must(0)
     told: list[str] = []
 
@@ -488,7 +490,8 @@ def test_mcp_marks_text_from_a_box_and_never_makes_it_the_next_command(user: Use
     train = "open('out/' + TEXT, 'w').write('x'); raise ValueError(TEXT)\n"
     train = f"TEXT = {INJECTED!r}\n{train}"
     results = "train: {command: python train.py, results: [out/]}\n"
-    user.repository(train__py=train, boxstrap__yaml=LOCAL.partition("train")[0] + results)
+    text = LOCAL.partition("train")[0] + results
+    seem_set_up(user, "box").repository(train__py=train, boxstrap__yaml=text)
     assert user.run("setup", "--host", "local").rc == 10
     at = {"host": ["local"]}
     calls: list[tuple[str, dict[str, Any]]] = [
