@@ -153,7 +153,7 @@ GIT_CASES = (
 )
 
 
-def test_setup_stops_at_a_git_server_out_of_order_and_finishes_once_it_is_mended(
+def test_setup_stops_at_a_broken_git_server_and_finishes_once_that_is_mended(
     mirror_rig: Rig, shared_folder: Path, tmp_path: Path, faults: Faults, drawn: Drawn[Any]
 ) -> None:
     def one(row: tuple[str, Callable[[GitServer], None], bool]) -> None:

@@ -72,7 +72,7 @@ def test_setup_sends_nothing_and_exits_with_4_when_the_host_key_changes_during_i
     assert rented.runs() == ["train-1"]
 
 
-def test_a_host_key_that_changes_between_two_commands_is_refused_by_each_task(
+def test_a_host_key_that_changes_between_two_commands_is_refused_by_each_command(
     rented: Rented, between: Between, tmp_path: Path, faults: Faults
 ) -> None:
     """No task, and no program that a task starts, sends it anything."""
@@ -86,7 +86,7 @@ def test_a_host_key_that_changes_between_two_commands_is_refused_by_each_task(
             assert (between.posed, between.got) == (number, [])
 
 
-def test_a_first_contact_is_refused_when_the_box_has_another_key_than_host_key_says(
+def test_the_first_setup_is_refused_when_the_box_has_another_key_than_expected_by_host_key(
     rented: Rented, between: Between, tmp_path: Path, faults: Faults
 ) -> None:
     """A man in the middle from the start is noticed by --host-key, or once it is gone."""

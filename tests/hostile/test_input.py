@@ -215,7 +215,7 @@ GREEDY_TASKS += [("verify",), ("setup", "--json"), ("setup", "--consent", "0" * 
 
 
 @pytest.mark.parametrize("task", GREEDY_TASKS, ids=" ".join)
-def test_no_task_gives_a_cloned_profile_secrets_or_keys_without_consent(
+def test_no_command_gives_a_cloned_profile_secrets_or_keys_without_consent(
     task: tuple[str, ...], victim: User, port: Port, faults: Faults
 ) -> None:
     (victim.place / "boxstrap.yaml").write_text(

@@ -275,7 +275,7 @@ def test_plain_git_runs_the_planted_programs_of_hostile_tests(user: User, traps:
         assert mark in sprung, f"{mark} did not spring: {sprung}"
 
 
-def test_no_task_runs_a_program_that_the_git_configuration_of_a_repository_names(
+def test_no_command_runs_a_program_that_the_git_configuration_of_a_repository_names(
     user: User, traps: Traps, calls: Path, faults: Faults
 ) -> None:
     with faults.attempt("configuration of a cloned repository names programs"):

@@ -136,7 +136,7 @@ def test_setup_of_a_new_commit_keeps_untracked_files_and_edits_on_the_box(rent: 
     assert rented.runs() == ["train-1", "train-2"]
 
 
-def test_setup_does_not_train_again_when_the_stamp_of_the_run_was_never_written(rent: Rent) -> None:
+def test_setup_does_not_train_again_when_a_record_of_the_run_is_missing(rent: Rent) -> None:
     """As after a power cut between the start of the run and its stamp."""
     rented = rent("vast", used=True)
     rented.user.repository()

@@ -83,7 +83,7 @@ def test_code_opens_the_tree_of_the_box_in_an_editor_here(user: Settled, rented:
     assert "cursor://vscode-remote/ssh-remote+my-box/workspace/homework" in failed.out
 
 
-def test_editor_terminals_on_a_box_have_its_environment(user: Settled, rented: Rented) -> None:
+def test_editor_terminals_on_a_box_use_the_built_environment(user: Settled, rented: Rented) -> None:
     """Even if the image's own start-up file activates another environment, as Vast.ai's do."""
     rented.box.run(f"rm /root/{SETTINGS}")
     user.run("code", "--host", "My-Box").must(0)

@@ -38,7 +38,7 @@ Path('out/a').write_text('1')
 """
 
 
-def test_the_library_example_runs_waits_and_pulls_results_on_this_machine(user: User) -> None:
+def test_the_documented_python_example_runs_waits_and_pulls_on_this_machine(user: User) -> None:
     """The first example, on this machine."""
     made = seem_set_up(user).repository(boxstrap__yaml=PROFILE % "'true'", train__py=TRAIN)
     example, _ = EXAMPLE.findall((HERE / "docs/library.md").read_text(encoding="utf-8"))
@@ -68,7 +68,7 @@ def test_the_library_example_runs_waits_and_pulls_results_on_this_machine(user: 
 
 
 @pytest.mark.boxes
-def test_the_library_example_sets_two_boxes_up_at_once(rent: Rent) -> None:
+def test_the_documented_python_example_sets_up_two_boxes_at_once(rent: Rent) -> None:
     boxes = [rent("vast", used=True), rent("vast", used=True)]
     user = boxes[0].user
     made = user.repository()
@@ -95,7 +95,7 @@ def test_the_library_example_sets_two_boxes_up_at_once(rent: Rent) -> None:
     }
 
 
-def test_errors_of_the_library_are_plain_exceptions_without_invoke(user: User) -> None:
+def test_errors_of_the_python_library_are_ordinary_exceptions(user: User) -> None:
     """They don't exit the process, and Invoke is not imported."""
     said = _run(
         "import sys\n"
@@ -113,7 +113,7 @@ def test_errors_of_the_library_are_plain_exceptions_without_invoke(user: User) -
     )
 
 
-def test_importing_the_library_imports_nothing_heavy(user: User) -> None:
+def test_importing_the_python_library_loads_no_heavy_module(user: User) -> None:
     said = _run("import sys, bootstrap, bootstrap.setup\nprint(*sys.modules)", user)
     loaded = set(said.stdout.split())
     assert "bootstrap.setup" in loaded

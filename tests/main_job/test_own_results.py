@@ -215,7 +215,7 @@ def test_pull_does_not_bring_a_result_changed_by_hand_after_its_run(trainer: Tra
     assert "out/ckpt: was changed after" in trainer.run("--dry", "down").must(9).err
 
 
-def test_down_says_how_to_let_go_of_results_that_no_pull_can_bring(trainer: Trainer) -> None:
+def test_down_says_how_to_exclude_results_that_can_not_be_pulled(trainer: Trainer) -> None:
     (trainer.tree / "out/first").unlink()
     (trainer.tree / "out/ckpt").write_text("by hand")
     there = trainer.results()["train-1"]

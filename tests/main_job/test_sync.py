@@ -71,7 +71,7 @@ def twin(tmp_path_factory: pytest.TempPathFactory) -> Twin:
     return Twin(user, repository, user.home / "work/homework")
 
 
-def test_sync_places_the_local_files_and_keeps_files_made_on_the_box(twin: Twin) -> None:
+def test_sync_sends_the_local_files_and_keeps_files_made_on_the_box(twin: Twin) -> None:
     (twin.tree / "out").mkdir()
     (twin.tree / "out/model").write_text("made\n")
     (twin.tree / "result").write_text("made\n")

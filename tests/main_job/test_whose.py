@@ -107,7 +107,7 @@ def test_stop_all_ends_runs_of_other_repositories_too(two: Two) -> None:
     assert "theirs/train-1" in rented.run("status", "--run", "theirs/train-1").must(0).out
 
 
-def test_logs_follow_ends_with_10_when_the_run_failed_and_0_when_it_was_stopped(two: Two) -> None:
+def test_logs_follow_exits_with_10_if_the_run_failed_and_0_if_it_was_stopped(two: Two) -> None:
     rented = two.standing_in(two.mine)
     two.mine.commit({"train.py": FAILS})
     rented.run("setup").must(0)

@@ -31,7 +31,7 @@ def test_a_healthy_gpu_of_each_model_gets_the_verdict_keep(rig: stub.NvmlRig, ca
 
 
 @pytest.mark.parametrize("wrong", ["", "init = !18", "init = hang", "count = 8\ngpu.3.any = !15"])
-def test_the_verdict_that_a_box_wrote_is_read_here_and_ends_with_keep_or_return(
+def test_the_verdict_written_on_a_box_is_read_here_and_shown_as_keep_or_return(
     rig: stub.NvmlRig, wrong: str
 ) -> None:
     limit = ("--limit", "0.5") if "hang" in wrong else ()
@@ -99,7 +99,7 @@ def test_each_gpu_fault_gives_its_verdict_and_the_nearest_good_value_keeps_the_b
     assert (well.result["verdict"], well.code) == ("keep", 0)
 
 
-def test_every_gpu_check_has_a_fault_in_the_scenarios_that_trips_it() -> None:
+def test_every_gpu_check_fails_in_one_of_the_simulated_gpu_faults() -> None:
     tripped = {fault.code for fault in FAULTS.values()}
     assert {check.code for check in judge.OF_GPUS} - {""} <= tripped
 
@@ -125,7 +125,7 @@ INIT = {
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("code", [*range(1, 12), *range(13, 31), 999])
-def test_nvml_that_fails_to_start_returns_the_box(rig: stub.NvmlRig, code: int) -> None:
+def test_nvml_that_fails_to_start_gives_the_verdict_return(rig: stub.NvmlRig, code: int) -> None:
     answer = rig.run(f"{A100}\ninit = !{code}")
     assert (answer.code, answer.result["verdict"]) == (6, "return")
     assert answer.reasons() == [("return", INIT.get(code, "gpu-error"), [])]
@@ -241,7 +241,7 @@ def readers(rig: stub.NvmlRig) -> set[psutil.Process]:
 
 
 @pytest.mark.parametrize("wrong", ["init = crash", "gpu.0.remapped = crash"])
-def test_an_nvml_library_that_crashes_returns_the_box(rig: stub.NvmlRig, wrong: str) -> None:
+def test_a_crashing_nvml_library_gives_the_verdict_return(rig: stub.NvmlRig, wrong: str) -> None:
     answer = rig.run(f"{A100}\n{wrong}")
     assert (answer.code, answer.reasons()) == (6, [("return", "gpu-crash", [])])
 
@@ -274,7 +274,7 @@ def test_a_verdict_on_a_gpu_that_is_not_required_never_says_return(rig: stub.Nvm
     assert said.endswith("Keep this box, with 2 warnings.")
 
 
-def test_a_gpu_check_set_to_return_in_the_profile_returns_the_box_though_no_gpu_is_required(
+def test_a_gpu_check_set_to_return_gives_verdict_return_even_if_no_gpu_is_required(
     rig: stub.NvmlRig,
 ) -> None:
     order = {"require": False, "name": "H100", "checks": {"name": "return"}}

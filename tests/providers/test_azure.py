@@ -423,7 +423,7 @@ def test_azure_offers_have_the_linux_and_spot_prices_of_every_page(world: Rentin
     assert bids == set(spot.values())
 
 
-def test_azure_offers_are_of_the_eight_cheapest_regions_or_the_named(world: RentingWorld) -> None:
+def test_azure_offers_are_of_the_eight_cheapest_or_the_named_regions(world: RentingWorld) -> None:
     world.simulation.offers = [
         SimulatedOffer("Standard_NC4as_T4_v3", price=0.5 + at / 100, region=f"region{at}")
         for at in range(10)

@@ -360,5 +360,5 @@ def test_a_request_or_answer_that_breaks_a_providers_openapi_document_fails_the_
 
 
 @pytest.mark.parametrize("provider", OVERLAYS)
-def test_the_document_of_a_provider_with_its_exceptions_is_valid_openapi(provider: str) -> None:
+def test_the_simulated_api_document_of_each_provider_is_valid_openapi(provider: str) -> None:
     OpenAPI.from_dict(contract_of(provider).document)

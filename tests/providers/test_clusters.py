@@ -257,7 +257,7 @@ def test_up_prints_the_cost_of_all_boxes_of_a_destroyed_cluster(world: RentingWo
     assert any(f"it cost about ${over.spent:.2f}" in line for line in world.heard.lines)
 
 
-def test_a_cluster_whose_pods_never_come_is_named_with_the_down_command(
+def test_up_names_a_cluster_whose_pods_never_start_and_the_down_command(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.simulation.offers[0].fate = "late"

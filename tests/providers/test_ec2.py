@@ -391,7 +391,7 @@ def test_ec2_boxes_are_listed_although_another_region_is_closed_to_the_user(
         account.boxes()
 
 
-def test_an_ec2_region_that_is_down_hides_no_box_of_another(
+def test_boxes_of_other_ec2_regions_are_listed_when_one_is_down(
     world: RentingWorld, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     box, _ = world.up()

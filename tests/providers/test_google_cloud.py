@@ -194,7 +194,7 @@ def test_google_cloud_rents_nothing_without_a_firewall_rule_for_ssh(world: Renti
     assert world.creates == []
 
 
-def test_a_google_cloud_box_of_another_project_is_not_taken_for_gone(
+def test_a_google_cloud_box_of_another_project_is_not_reported_as_gone(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     box_id = world.rent()
@@ -371,7 +371,7 @@ def test_up_at_google_cloud_stops_at_a_policy_refusal_unless_it_is_about_places(
     assert len(world.creates) == asked
 
 
-def test_google_cloud_requests_refused_for_their_rate_are_made_again(world: RentingWorld) -> None:
+def test_google_cloud_requests_refused_as_too_many_are_tried_again(world: RentingWorld) -> None:
     world.simulation.fault_on = {CREATES["gcp"]: RATE_LIMIT}
     box, _ = world.up()
     assert world.simulation.rented == [box.box_id]

@@ -550,7 +550,7 @@ def test_guard_ends_no_box_by_its_own_clock_if_the_account_names_no_time() -> No
         guarding.count_lease(KnownBox("gpu", "vast:1"), terms, rented, account)
 
 
-def test_guard_ends_a_box_though_another_is_slow_or_crashes(
+def test_guard_ends_a_box_in_time_even_if_another_box_hangs_or_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One takes until the other one is done, one ends in an error of ours."""

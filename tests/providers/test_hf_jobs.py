@@ -41,7 +41,7 @@ def account_there() -> CloudAccount:
     return PROVIDERS["hf"](ApiKey(KEY, "a test"))
 
 
-def test_a_hugging_face_job_is_rented_found_by_its_mark_and_cancelled(world: RentingWorld) -> None:
+def test_a_hugging_face_job_is_rented_found_by_its_name_and_cancelled(world: RentingWorld) -> None:
     account, simulation = world.account, world.simulation
     offers = offers_of([account], RentOrder(gpu_names=("a10g", "T4"), disk_gb=100))[0]
     assert [(one.id, one.price, one.memory_gib, one.disk_gb) for one in offers] == [
@@ -114,7 +114,7 @@ def test_the_limit_of_a_hugging_face_job_is_half_an_hour_after_its_lease() -> No
     assert limit_s(RentOrder(lease_hours=8, lease_dollars=10.0), 2.0) == 5 * 3600 + AFTER_LEASE_S
 
 
-def test_a_hugging_face_job_past_its_limit_is_gone_and_up_rents_a_new(world: RentingWorld) -> None:
+def test_up_rents_anew_once_a_hugging_face_job_is_past_its_limit(world: RentingWorld) -> None:
     box, _ = world.up()
     simulation = world.simulation
     (job,) = world.ours

@@ -51,7 +51,7 @@ def test_up_rents_the_cheapest_fitting_offer_and_uses_that_box_again(world: Rent
     assert [each.state.value for each in rental.all_rentals()].count("ended") == 2
 
 
-def test_up_writes_the_mark_of_a_rental_before_it_asks_the_provider(world: RentingWorld) -> None:
+def test_up_records_a_rental_before_it_sends_the_order_to_the_provider(world: RentingWorld) -> None:
     written = list[str]()
     rent = world.simulation.rent
 
@@ -298,7 +298,7 @@ def test_up_without_max_price_asks_before_renting_and_obeys_a_no(world: RentingW
     assert world.ours == []
 
 
-def test_up_leaves_a_stopped_box_above_max_price_and_tells_its_cost(world: RentingWorld) -> None:
+def test_up_does_not_start_a_box_above_max_price_and_tells_its_cost(world: RentingWorld) -> None:
     box, _ = world.up()
     world.ours[0].state = "stopped"
     with pytest.raises(UnreachableError) as refused:
@@ -354,7 +354,7 @@ def test_up_says_for_how_many_hours_a_low_balance_lasts(world: RentingWorld) -> 
     assert "Vast.ai: $0.62 left, about 2.0 hours of this box" in world.heard.lines
 
 
-def test_two_ups_at_once_rent_one_box(world: RentingWorld) -> None:
+def test_two_up_commands_at_once_rent_one_box(world: RentingWorld) -> None:
     ended = list[str]()
     pair = [threading.Thread(target=lambda: ended.append(world.up()[0].host)) for _ in range(2)]
     for one in pair:
@@ -365,7 +365,7 @@ def test_two_ups_at_once_rent_one_box(world: RentingWorld) -> None:
     assert world.simulation.rented == ["9001"]
 
 
-def test_two_ups_waiting_for_a_box_that_never_comes_rent_one_more(world: RentingWorld) -> None:
+def test_two_ups_that_wait_for_a_box_that_never_starts_rent_one_other(world: RentingWorld) -> None:
     """The first gives it back and rents another; the second notices, and rents nothing."""
     world.simulation.offers[0].fate = "stuck"
     sleep, others = world.sleep, list[str]()

@@ -234,7 +234,7 @@ def test_a_box_is_not_reported_as_gone_if_vast_refuses_the_api_key(world: Rentin
 
 
 @every_renting
-def test_up_names_the_box_that_goes_on_when_the_api_key_is_refused_after_the_rental(
+def test_up_names_the_box_that_still_costs_money_when_its_api_key_is_refused_after_renting(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     simulation = world.simulation

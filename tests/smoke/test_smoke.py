@@ -77,13 +77,13 @@ def test_the_smoke_test_names_a_sick_gpu_with_the_code_of_its_fault(
         assert found == [(outcome, code)]
 
 
-def test_a_wrong_smoke_test_result_returns_the_box_listed_before_warnings(smoked: Smoked) -> None:
+def test_a_wrong_smoke_test_result_is_listed_before_warnings_of_a_verdict(smoked: Smoked) -> None:
     outcomes = [outcome for outcome, _, _ in smoked.reasons()]
     assert (smoked.code, smoked.verdict["verdict"]) == (6, "return")
     assert outcomes == sorted(outcomes)  # return before warn
 
 
-def test_the_smoke_test_of_a_gpu_names_the_memory_product_error_or_speed_that_was_wrong(
+def test_the_smoke_test_says_whether_memory_product_or_speed_of_a_gpu_was_wrong(
     smoked: Smoked,
 ) -> None:
     assert "gave back 1 wrong words in" in smoked.says("smoke-memory", GPU["forgets"])
@@ -147,7 +147,7 @@ def test_a_torch_built_without_cuda_is_recognized_by_its_files(torch_python: Pat
     assert found.says == "torch 2.13.0+cpu is built without CUDA, and the box has a GPU"
 
 
-def test_torch_without_cuda_is_a_warning_and_does_not_return_the_box(
+def test_torch_without_cuda_is_only_a_warning_of_the_verdict(
     rig: stub.NvmlRig, torch_python: Path
 ) -> None:
     answer = smoke(rig, A100, torch_python)

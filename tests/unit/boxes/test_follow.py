@@ -105,7 +105,7 @@ def test_setup_waits_for_an_events_file_that_is_not_there_yet(folder: Path) -> N
     assert (found, told) == (["done"], [])
 
 
-def test_lines_that_are_no_events_of_the_followed_setup_are_skipped(folder: Path) -> None:
+def test_garbage_and_events_of_other_setups_are_skipped(folder: Path) -> None:
     others = [
         line(1, "start", why="new"),
         "not json\n",
@@ -129,7 +129,7 @@ def test_lines_that_are_no_events_of_the_followed_setup_are_skipped(folder: Path
     assert found == [(1, "start"), (5, "ok"), (6, "done")]
 
 
-def test_following_a_setup_whose_process_is_gone_raises_a_step_failure(folder: Path) -> None:
+def test_setup_fails_with_a_failed_step_when_its_process_is_gone(folder: Path) -> None:
     (folder / "events.jsonl").write_text(line(1, "start", why="new"))
     (folder / "pid").write_text(f"{DEAD}\n")
     steady, told = link(LocalWire)

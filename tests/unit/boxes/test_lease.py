@@ -31,7 +31,7 @@ def lines(word: str = "kept", **changes: object) -> str:
     return "\n".join(found.lines())
 
 
-def test_the_lease_lines_say_what_is_left_and_what_holds_the_lease() -> None:
+def test_status_says_how_much_of_a_lease_is_left_and_what_enforces_it() -> None:
     assert lines() == (
         "lease: 11 h 00 min left, $2.50 of $20.00, idle for 10 min 00 s of 30 min 00 s; "
         "held by the box"
@@ -58,7 +58,7 @@ def test_the_lease_lines_say_what_is_left_and_what_holds_the_lease() -> None:
 
 
 @pytest.mark.parametrize("held", ["no-key", "refused", "no-answer", "trying", "else", 7, None])
-def test_a_lease_that_nothing_on_the_box_holds_warns_that_the_box_keeps_costing_money(
+def test_a_lease_that_nothing_enforces_warns_that_the_box_keeps_costing_money(
     held: object,
 ) -> None:
     assert "nothing on this box holds it" in lines(held=held)

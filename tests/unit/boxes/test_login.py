@@ -69,7 +69,7 @@ def test_an_unknown_host_or_login_option_starts_no_login_before_the_profile_is_r
     assert login is None or not (login._early or login._dialing)
 
 
-def test_a_box_out_of_reach_is_told_when_a_shared_connection_met_it_last(
+def test_the_error_of_an_unreachable_box_says_when_a_shared_connection_reached_it_last(
     user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in user.env.items():

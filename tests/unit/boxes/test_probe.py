@@ -157,7 +157,7 @@ def lines_of(answer: bytes) -> list[str]:
 
 @pytest.mark.slow
 @given(answers())
-def test_status_lines_of_any_probe_answer_contain_no_control_characters(answer: bytes) -> None:
+def test_status_prints_no_control_characters_whatever_a_box_answers(answer: bytes) -> None:
     assert not UNSEEN.search("".join(lines_of(answer)))
 
 

@@ -81,7 +81,7 @@ def test_every_query_to_a_box_gives_the_same_answer_in_every_shell_and_writes_no
 
 
 @pytest.mark.parametrize("login", LOGINS)
-def test_a_query_passed_through_any_login_shell_gives_the_same_answer(
+def test_a_query_to_a_box_gives_the_same_answer_through_any_login_shell(
     login: str, box_home: BoxHome, tmp_path: Path
 ) -> None:
     text = asked("probe", box_home)

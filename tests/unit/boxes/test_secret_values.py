@@ -60,7 +60,7 @@ def test_the_fingerprint_of_secrets_depends_on_a_private_key_of_this_machine() -
 
 
 @pytest.mark.parametrize("left", [b"", b"short"])
-def test_a_secrets_key_that_a_power_cut_left_empty_is_made_anew(left: bytes) -> None:
+def test_the_key_file_of_secrets_is_made_again_if_a_power_cut_emptied_it(left: bytes) -> None:
     fingerprint({"A": "guess"})
     key = state_dir() / "secrets.key"
     key.write_bytes(left)

@@ -35,7 +35,7 @@ def all_reach(count: int = 8, way: Way = FAST) -> list[dict[int, dict[str, Way]]
     return [{to: {f"10.0.0.{to}": way} for to in ranks if to != own} for own in ranks]
 
 
-def test_nodes_with_the_same_facts_have_no_differences() -> None:
+def test_nodes_with_equal_torch_and_packages_are_accepted() -> None:
     assert differences({name: node() for name in NAMES}) == []
 
 

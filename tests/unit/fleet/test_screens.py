@@ -55,7 +55,7 @@ def test_output_of_several_boxes_names_the_box_in_each_line_and_ends_with_a_tabl
     assert "b      3     2.0 s  no answer.\n\nb: no answer.\nLook.\n" in said.out
 
 
-def test_the_table_of_boxes_shows_the_line_up_to_which_a_begun_run_was_watched(
+def test_the_table_of_several_boxes_shows_the_last_line_seen_of_a_started_run(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     screens = make_box_screens(HOSTS, make_screen(), as_json=False, brief=False)

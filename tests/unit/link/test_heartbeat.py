@@ -100,7 +100,7 @@ def test_a_blocked_write_to_a_box_ends_soon_after_a_cut(ssh_user: SshUser, relay
 
 
 @pytest.mark.usefixtures("hurry")
-def test_a_cut_link_behind_a_proxy_command_ends_a_read(
+def test_a_read_from_a_box_ends_if_the_link_behind_its_proxy_is_cut(
     ssh_user: SshUser, server: Sshd, relay: Relay
 ) -> None:
     if not os.path.exists("/usr/bin/nc") and not os.path.exists("/bin/nc"):  # noqa: PTH110
@@ -120,7 +120,7 @@ def test_a_cut_link_behind_a_proxy_command_ends_a_read(
 
 
 @pytest.mark.usefixtures("hurry")
-def test_a_stopped_sshd_is_noticed_as_a_lost_link(ssh_user: SshUser, server: Sshd) -> None:
+def test_a_stopped_sshd_on_a_box_is_noticed_as_a_lost_link(ssh_user: SshUser, server: Sshd) -> None:
     wire = ssh_user.login("box")
     stream = wire.start("echo $PPID; sleep 600")
     pid = int(stream.read(100))
@@ -140,7 +140,7 @@ def test_a_closed_connection_to_a_box_is_noticed_at_once(ssh_user: SshUser, serv
 
 
 @pytest.mark.usefixtures("alive")
-def test_a_silent_link_that_answers_heartbeats_stays_alive(ssh_user: SshUser, relay: Relay) -> None:
+def test_a_silent_link_to_a_box_that_answers_stays_open(ssh_user: SshUser, relay: Relay) -> None:
     wire = through(ssh_user, relay)
     stream = wire.start("sleep 4; echo still here")
     assert stream.read(100) == b"still here\n"
@@ -149,7 +149,7 @@ def test_a_silent_link_that_answers_heartbeats_stays_alive(ssh_user: SshUser, re
 
 
 @pytest.mark.usefixtures("alive")
-def test_a_slow_upload_keeps_its_link_alive(ssh_user: SshUser, server: Sshd) -> None:
+def test_a_slow_upload_to_a_box_keeps_its_link_alive(ssh_user: SshUser, server: Sshd) -> None:
     """On a slow link with full buffers answers are late, but something arrives."""
     listener = socket.create_server(("127.0.0.1", 0))
     ssh_user.write(f"Host far\n HostName 127.0.0.1\n Port {listener.getsockname()[1]}")
@@ -182,7 +182,7 @@ def test_a_slow_upload_keeps_its_link_alive(ssh_user: SshUser, server: Sshd) -> 
     listener.close()
 
 
-def test_a_slow_reader_of_much_output_keeps_its_link(
+def test_a_link_to_a_box_survives_a_slow_reader_of_much_output(
     ssh_user: SshUser, server: Sshd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A full window is not silence: the box still answers."""
@@ -217,7 +217,7 @@ def test_a_link_to_a_box_survives_that_boxstrap_was_stopped_for_ten_minutes(
     assert run_script(wire, "echo alive") == b"alive\n"
 
 
-def test_heartbeat_threads_end_when_the_wire_is_closed(ssh_user: SshUser, server: Sshd) -> None:
+def test_heartbeats_end_when_a_connection_is_closed(ssh_user: SshUser, server: Sshd) -> None:
     before = set(threading.enumerate())
     wire = ssh_user.login("box")
     names = {"heartbeat", "heartbeat-ask", "stderr"}

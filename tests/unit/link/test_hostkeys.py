@@ -42,7 +42,7 @@ def logins(server: Sshd) -> int:
     )
 
 
-def test_first_contact_pins_and_prints_the_host_key_once(ssh_user: SshUser, server: Sshd) -> None:
+def test_the_first_login_pins_and_prints_a_host_key_once(ssh_user: SshUser, server: Sshd) -> None:
     ssh_user.login("box")
     box = ssh_user.box("box")
     assert [key.fingerprint for key in read_pins(box)] == [server.fingerprint]
@@ -52,7 +52,7 @@ def test_first_contact_pins_and_prints_the_host_key_once(ssh_user: SshUser, serv
     assert len(ssh_user.said) == 1
 
 
-def test_openssh_accepts_the_pin_by_address_and_by_alias(ssh_user: SshUser, server: Sshd) -> None:
+def test_openssh_accepts_pinned_keys_by_address_and_alias(ssh_user: SshUser, server: Sshd) -> None:
     ssh_user.login("box")
     strict = ["-o", "StrictHostKeyChecking=yes", "-o", "BatchMode=yes"]
     strict += ["-o", f"UserKnownHostsFile={ssh_user.box('box').known_hosts}"]
@@ -62,7 +62,7 @@ def test_openssh_accepts_the_pin_by_address_and_by_alias(ssh_user: SshUser, serv
         )
 
 
-def test_the_real_ssh_finds_the_pin_in_a_folder_with_blanks_and_percent_signs(
+def test_the_real_ssh_finds_the_pinned_key_in_a_folder_with_blanks_and_percent_signs(
     ssh_user: SshUser, server: Sshd, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Such as `/mnt/c/Users/First Last` under WSL."""
@@ -178,7 +178,7 @@ def test_a_login_saves_the_pin_and_record_of_the_box(ssh_user: SshUser, server: 
     assert [path.name for path in box.folder.parent.iterdir()] == ["box"]
 
 
-def test_a_box_on_a_new_port_is_recorded_under_its_old_pin(ssh_user: SshUser, server: Sshd) -> None:
+def test_a_known_box_on_a_new_port_keeps_its_pinned_key(ssh_user: SshUser, server: Sshd) -> None:
     ssh_user.reach("box").close()
     server.stop()
     server.port += 1
@@ -232,7 +232,7 @@ def test_two_first_logins_at_once_make_one_known_box(ssh_user: SshUser, server: 
         ssh_user.reach("box", box=second)
 
 
-def test_a_first_contact_with_another_key_than_one_pinned_meanwhile_is_refused(
+def test_a_first_login_with_another_host_key_than_one_pinned_meanwhile_is_refused(
     ssh_user: SshUser, server: Sshd, start_server: Callable[..., Sshd]
 ) -> None:
     """Both started before either was pinned; the second saw another key."""
@@ -279,7 +279,7 @@ def test_a_failed_login_pins_no_key(ssh_user: SshUser, start_server: Callable[..
     assert not ssh_user.box("box").known_hosts.exists()
 
 
-def test_an_unexpected_fingerprint_is_refused_before_login(ssh_user: SshUser, server: Sshd) -> None:
+def test_an_unexpected_host_key_is_refused_before_login(ssh_user: SshUser, server: Sshd) -> None:
     with pytest.raises(HostKeyError) as caught:
         ssh_user.login("box", host_key=WRONG)
     assert WRONG in caught.value.text()

@@ -134,7 +134,7 @@ def test_a_second_repository_on_a_box_keeps_the_first_repositorys_record() -> No
     assert again.last.root == READ.last.root
 
 
-def test_commands_of_two_repositories_at_once_both_keep_what_they_recorded() -> None:
+def test_two_commands_at_once_both_keep_what_they_recorded_of_a_box() -> None:
     record.save_box(READ)
     record.save_box(TWO)  # by another command, while this one still has what it read before
     record.save_box(dataclasses.replace(READ, seen=7.0).using("third-00000002", snapshot="e" * 40))
@@ -182,7 +182,7 @@ def test_a_long_command_saves_its_edits_of_a_box_record_and_keeps_those_of_other
         assert after.last.key == "other-00000001"
 
 
-def test_unknown_keys_in_a_record_of_the_same_version_are_kept() -> None:
+def test_unknown_keys_in_a_box_record_of_the_same_version_are_kept() -> None:
     values = {**WRITTEN, "v": VERSION, "novelty": [1], "extra": {"region": "eu", "secrets": "KEY"}}
     written = rewritten(write("gpu", values))
     assert written["novelty"] == [1]
@@ -208,14 +208,14 @@ def test_unknown_keys_in_a_record_of_the_same_version_are_kept() -> None:
         ("editor_settings", ["a"], {}),
     ],
 )
-def test_a_value_of_a_wrong_type_in_a_record_is_read_as_missing(
+def test_a_value_of_a_wrong_type_in_a_box_record_is_read_as_missing(
     name: str, value: object, read: object
 ) -> None:
     write("gpu", {"name": "gpu", "host_text": "gpu", "extra": {name: value}})
     assert getattr(registry.box_by_name("gpu"), name) == read
 
 
-def test_a_route_of_wrong_types_in_a_record_is_read_as_missing() -> None:
+def test_a_malformed_route_in_a_box_record_is_read_as_missing() -> None:
     odd = {"identities": "x", "identities_only": 1, "jump": ["a"], "known_hosts": [1, "/kh"]}
     write("gpu", {"name": "gpu", "host_text": "gpu", "extra": odd})
     box = registry.box_by_name("gpu")
@@ -229,7 +229,7 @@ def newer() -> Path:
     return write("gpu", {"v": VERSION + 1, "name": {"short": "gpu"}, "way": "another"})
 
 
-def test_a_record_of_a_newer_boxstrap_is_refused_and_never_overwritten(newer: Path) -> None:
+def test_a_box_record_of_a_newer_boxstrap_is_refused_and_never_overwritten(newer: Path) -> None:
     before = newer.read_bytes()
     (newer.parent / "known_hosts").write_text("[1.2.3.4]:2222 ssh-ed25519 AAAA\n")
     sentence = (

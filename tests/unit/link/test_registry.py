@@ -65,7 +65,7 @@ def test_the_name_of_a_known_box_leads_to_its_host() -> None:
     assert registry.lookup("elsewhere")[1] is None
 
 
-def test_a_known_box_met_again_keeps_its_name_profile_and_key() -> None:
+def test_a_known_box_named_by_another_host_text_keeps_its_name_profile_and_key() -> None:
     first = dataclasses.replace(get_or_create("root@1.2.3.4:22"), profile="vast", key="SHA256:x")
     record.save_box(first)
     again = get_or_create("ssh root@1.2.3.4 -p 22")
@@ -241,7 +241,7 @@ def test_box_names_that_differ_only_in_capitals_are_the_same_name() -> None:
         '{"name": "gpu", "host_text": "gpu", "folder_name": "../gpu"}',
     ],
 )
-def test_a_malformed_record_is_ignored_and_listed_as_unreadable(text: str) -> None:
+def test_a_malformed_box_record_is_ignored_and_listed_as_unreadable(text: str) -> None:
     box = get_or_create("gpu", "10.1.2.3")
     record.save_box(box)
     (box.folder / "box.json").write_text(text)

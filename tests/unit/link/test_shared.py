@@ -176,7 +176,7 @@ def test_a_login_that_asked_for_a_passphrase_opens_no_shared_connection(
     assert logins(server) == 1
 
 
-def test_a_shared_connection_is_opened_with_an_agent_key_unless_the_agent_asks(
+def test_a_shared_connection_is_opened_by_an_agent_key_unless_the_agent_asks_the_user(
     keeping: KeepingUser, server: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sock, ask = tmp_path / "agent", tmp_path / "ask"
@@ -293,7 +293,7 @@ def test_an_unresponsive_shared_connection_is_replaced_by_a_login_at_once(
 
 
 @pytest.mark.parametrize("has_answered", [True, False])
-def test_a_box_out_of_reach_is_a_lost_link_once_it_answered_over_the_shared_connection(
+def test_a_box_that_stops_answering_over_a_shared_connection_is_reported_as_a_lost_link(
     has_answered: bool, keeping: KeepingUser, start_server: Callable[..., Sshd]
 ) -> None:
     server = start_server("box", keeping.user.key)
@@ -366,7 +366,7 @@ def test_a_command_that_the_shared_connection_refuses_gets_its_own_login(
         assert first.read(99) == b"first"
 
 
-def test_closing_the_shared_connection_ends_its_streams_with_link_lost(
+def test_closing_the_shared_connection_ends_commands_over_it_as_a_lost_link(
     keeping: KeepingUser, server: Sshd
 ) -> None:
     path = keeping.open()

@@ -32,7 +32,7 @@ from bootstrap.onbox.results.run_results import LET_GO, RunResults
         ("src/build/a", True),
     ],
 )
-def test_ignored_files_made_since_the_first_run_are_at_risk_unless_results_or_caches(
+def test_down_would_lose_git_ignored_files_made_since_the_first_run_except_caches_and_results(
     tmp_path: Path, path: str, is_one: bool
 ) -> None:
     tree, run = tmp_path / "tree", tmp_path / "k/train-1"
@@ -51,7 +51,7 @@ def test_ignored_files_made_since_the_first_run_are_at_risk_unless_results_or_ca
     assert made.size(path) == (4 if is_one else -1)
 
 
-def test_files_at_risk_are_grouped_by_their_highest_untracked_folder_and_quoted() -> None:
+def test_files_that_down_would_lose_are_listed_by_their_highest_untracked_folder() -> None:
     tracked = {"", "src"}
     for path, folder in {"a/b/c": "a/", "src/out/x": "src/out/", "src/x": "src/x"}.items():
         assert folder_of(path, tracked) == folder

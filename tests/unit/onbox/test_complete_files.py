@@ -130,7 +130,7 @@ def test_file_times_set_by_a_box_do_not_decide_whether_a_file_is_complete(looks:
     assert looks.after(2) == {"out/past": "", "out/future": ""}
 
 
-def test_a_file_that_a_process_has_open_for_writing_is_incomplete(looks: Looks) -> None:
+def test_a_result_that_a_process_has_open_for_writing_is_incomplete(looks: Looks) -> None:
     file, read = looks.tree / "out/log", looks.tree / "out/read"
     file.write_text("1")
     read.write_text("1")

@@ -123,7 +123,7 @@ def box(tmp_path: Path, server: DataServer) -> BoxHere:
     return BoxHere(tmp_path, server)
 
 
-def test_a_fetched_file_is_not_fetched_twice_or_overwritten(box: BoxHere, server: DataServer):
+def test_data_is_not_fetched_twice_or_overwritten(box: BoxHere, server: DataServer):
     sha256 = server.add("a/train.bin", b"x" * 1000)
     item = {"from": server.url("a/train.bin"), "to": "data/", "sha256": sha256}
     assert not box.step(item).check()
@@ -150,7 +150,7 @@ def test_data_with_a_wrong_digest_leaves_no_file(box: BoxHere, server: DataServe
     assert "does not have the digest 000" in box.refused("data-digest", item)
 
 
-def test_a_large_file_is_fetched_in_blocks_and_continues_after_cuts(
+def test_data_in_large_files_is_fetched_in_blocks_and_continues_after_cuts(
     box: BoxHere, server: DataServer, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(download, "BLOCK", 1024 * 1024)
@@ -248,7 +248,7 @@ def test_a_nonsense_answer_of_a_data_server_is_refused_naming_the_server(
 
 
 @pytest.mark.parametrize("size", [-5, 10**30])
-def test_an_impossible_file_size_from_the_hub_is_refused(
+def test_an_impossible_file_size_from_hugging_face_is_refused(
     box: BoxHere, server: DataServer, size: int
 ):
     entry = {"type": "file", "path": "a", "oid": "0" * 40, "size": size}
@@ -258,7 +258,7 @@ def test_an_impossible_file_size_from_the_hub_is_refused(
 
 
 @pytest.mark.slow
-def test_blocks_fetched_before_a_kill_are_not_fetched_again(box: BoxHere, server: DataServer):
+def test_blocks_of_data_fetched_before_a_kill_are_not_refetched(box: BoxHere, server: DataServer):
     content = os.urandom(1024) * (3 * BLOCK // 1024)
     item = {"from": server.url("l"), "to": "l", "sha256": server.add("l", content)}
     command = ["bash", "-c", 'exec "$@" 3>&1', "bash", sys.executable, "-E", MAIN]
@@ -312,7 +312,7 @@ def test_a_data_server_that_answers_503_for_ever_is_given_up_as_unreachable(
 
 
 @pytest.mark.slow
-def test_a_servers_retry_after_is_waited_for_if_short_and_named_if_long(
+def test_a_retry_after_of_a_data_server_is_obeyed_if_short_and_reported_if_long(
     box: BoxHere, server: DataServer, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(sources, "PATIENCE_S", 2)
@@ -346,7 +346,7 @@ def test_data_answered_by_403_or_404_is_asked_once(box: BoxHere, server: DataSer
     assert len(server.asked) == 1
 
 
-def test_downloads_refuse_http_redirects_and_unknown_certificates(box: BoxHere, server: DataServer):
+def test_data_downloads_refuse_http_redirects_and_unknown_certs(box: BoxHere, server: DataServer):
     server.redirects["x"] = "http://127.0.0.1/x"
     assert "leads to http://" in box.refused("data-refused", {"from": server.url("x"), "to": "x"})
     del box.env["SSL_CERT_FILE"]
@@ -397,7 +397,7 @@ def hub(server: DataServer) -> None:
         server.add(f"datasets/me/set/{path}", content)
 
 
-def test_a_hub_dataset_is_fetched_at_its_revision_without_deleted(box: BoxHere, server: DataServer):
+def test_a_hugging_face_dataset_is_fetched_at_its_revision(box: BoxHere, server: DataServer):
     hub(server)
     item = {"from": "hf:datasets/me/set@v1", "to": "set", "exclude": [["^test/.*$", True]]}
     assert f"is commit {'5' * 40}" in box.fetched(item)
@@ -443,7 +443,7 @@ def test_a_malformed_hugging_face_answer_is_refused(box: BoxHere, server: DataSe
     box.refused("data-refused", {"from": "hf:models/me/m@v1", "to": "m"})
 
 
-def test_a_hub_listing_without_an_end_is_refused_within_its_limits(
+def test_an_endless_list_of_files_from_hugging_face_is_refused_at_a_limit(
     box: BoxHere, server: DataServer, monkeypatch: pytest.MonkeyPatch
 ):
     hub(server)

@@ -115,7 +115,7 @@ def test_uv_is_fetched_from_a_wheel_of_any_layout(folder: Path, data: bytes, tim
     assert (folder / "uv").stat().st_mode & 0o111
 
 
-def test_a_short_retry_after_of_the_index_is_waited_for_once_when_fetching_uv(folder: Path) -> None:
+def test_fetching_uv_waits_once_for_a_short_retry_after_of_the_package_index(folder: Path) -> None:
     data = wheel()
     sha = hashlib.sha256(data).hexdigest()
     began = time.monotonic()

@@ -195,7 +195,7 @@ def test_verify_reads_cpus_memory_and_disk_of_a_machine_right(tmp_path: Path) ->
 
 
 @linux
-def test_a_cpu_affinity_limits_the_granted_cpus(tmp_path: Path) -> None:
+def test_verify_counts_only_cpus_that_the_affinity_allows(tmp_path: Path) -> None:
     first = min(os.sched_getaffinity(0))
     facts = told(tmp_path, preexec_fn=lambda: os.sched_setaffinity(0, {first}))
     assert facts["cpus"]["granted"] <= 1
@@ -227,7 +227,7 @@ def limits() -> Iterator[list[Path]]:
 
 
 @linux
-def test_a_real_cgroup_limits_granted_cpus_and_memory(tmp_path: Path, limits: list[Path]) -> None:
+def test_verify_counts_cpus_and_memory_a_cgroup_grants(tmp_path: Path, limits: list[Path]) -> None:
     def join() -> None:
         for file in limits:
             file.write_text(str(os.getpid()))

@@ -117,7 +117,7 @@ def test_the_speed_of_a_slow_index_is_measured_within_its_limit(index: IndexServ
     assert at_best(index, lambda mb_s: 0.6 < mb_s < 1.5)
 
 
-def test_the_boxs_clock_is_compared_with_that_of_the_package_index(index: IndexServer) -> None:
+def test_verify_compares_the_clock_of_a_box_with_the_package_index(index: IndexServer) -> None:
     index.ahead = 7200
     facts, _ = told(index.url)
     assert facts["date"] == pytest.approx(7200, abs=60)
@@ -217,5 +217,5 @@ def test_verify_reaches_a_git_host_over_http_or_reports_the_cause(index: IndexSe
         ("https://me:word@git.example/x", ("https", "git.example", 0)),
     ],
 )
-def test_a_git_url_gives_protocol_host_and_port(url: str, address: tuple[str, str, int]) -> None:
+def test_verify_reads_host_and_port_of_a_git_url(url: str, address: tuple[str, str, int]) -> None:
     assert network_reader.git_address(url) == address

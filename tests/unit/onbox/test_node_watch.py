@@ -169,7 +169,7 @@ def test_a_node_that_falls_silent_ends_the_other_nodes_within_ten_seconds(
         frozen.wait(20)
 
 
-def test_a_killed_node_watch_ends_the_run_on_all_nodes(nodes_of: Callable[..., Nodes]) -> None:
+def test_a_node_whose_watching_process_dies_ends_all_nodes(nodes_of: Callable[..., Nodes]) -> None:
     nodes = nodes_of(*[FOREVER] * 2).begin()
     await_said(nodes.runs[1], "log", "begun")
     _freeze(nodes.runs[1], signal.SIGKILL)
@@ -182,7 +182,7 @@ def test_no_node_starts_when_one_never_comes_and_is_named(nodes_of: Callable[...
     assert [_said(run, "log") for run in nodes.runs] == ["", "", ""]
 
 
-def test_a_node_with_a_wrong_token_is_not_admitted(nodes_of: Callable[..., Nodes]) -> None:
+def test_a_node_with_a_wrong_token_can_not_join_a_training(nodes_of: Callable[..., Nodes]) -> None:
     nodes = nodes_of(*["echo begun"] * 2, come_s=1.5)
     other = nodes.runs[1] / "nodes/watch.json"
     other.write_text(other.read_text().replace("a secret", "a guess"))

@@ -388,7 +388,7 @@ def test_an_extended_lease_counts_no_idle_time_during_the_extension(tmp_path: Pa
     assert [over for _, over in said] == ["", "", ""]
 
 
-def test_a_runpod_lease_is_held_by_graphql_when_the_pods_key_is_refused_by_rest(
+def test_a_runpod_lease_uses_graphql_when_the_rest_api_refuses_the_key_of_the_pod(
     tmp_path: Path, account: SimulatedAccount, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """RunPod's REST answers a pod's own key with 403; GraphQL lets it end this pod alone."""
@@ -487,7 +487,7 @@ def test_a_lease_shuts_its_box_down_only_if_that_stops_or_destroys_it_as_set(
     assert document(lease)["by"] == "shutdown"
 
 
-def test_a_box_whose_user_may_not_shut_it_down_says_so(
+def test_a_lease_reports_that_the_user_may_not_shut_its_box_down(
     shutdowns: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)

@@ -330,7 +330,7 @@ def beside(placed: Placed) -> dict[str, list[str]]:
     return {"tree": [tree], "number": ["2"], "shared": ["data", "a b/c"]}
 
 
-def test_a_tree_beside_the_main_tree_gets_symlinks_to_its_shared_folders(placed: Placed) -> None:
+def test_a_second_tree_gets_symlinks_to_the_shared_folders_of_the_main_tree(placed: Placed) -> None:
     first, before = placed.state(a="1\n"), beside(placed)
     assert placed.place(first, before) == (0, ""), placed.said
     tree = placed.tree.with_name("homework@2")

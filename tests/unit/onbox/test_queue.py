@@ -353,7 +353,7 @@ def test_a_died_run_can_be_resumed_again_if_its_last_resumption_never_started(
     assert (made / "id").read_text() == "again\n"
 
 
-def test_without_tmux_a_started_run_does_not_hold_the_setup_lock(box: QueueBox) -> None:
+def test_a_run_started_without_tmux_does_not_block_the_next_setup(box: QueueBox) -> None:
     run = box.make("live")
     hold = f"exec 9>>{box.home}/lock; flock 9;"
     box.do(f"new_run.start(new_run.RunFolder({str(run)!r}), [])", hold)

@@ -154,7 +154,7 @@ def test_redaction_of_a_secret_can_keep_the_length_of_the_text():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("start", [0, 70_000, 100_009, 100_015, 100_026, 100_033, 100_040, 100_062])
-def test_a_log_resumed_within_a_secret_shows_none_of_it(start, tmp_path):
+def test_a_log_read_from_within_a_secret_shows_no_part_of_the_secret(start, tmp_path):
     """As `logs -f` does after a lost link: earlier bytes are read again, but not sent again."""
     kept, run = tmp_path / "secrets", tmp_path / "runs/k/train-1"
     kept.write_bytes(b"TOKEN=second-value-of-it\0OTHER=loss 0.5\0X=abc\0")

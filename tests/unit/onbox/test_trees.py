@@ -169,7 +169,7 @@ def test_a_new_run_uses_the_main_tree_if_no_live_run_is_there(trees: Trees) -> N
     assert not (trees.home / "steps").exists()
 
 
-def test_a_new_run_gets_a_tree_beside_a_main_tree_with_a_live_run(trees: Trees) -> None:
+def test_a_new_run_gets_a_second_tree_while_a_run_uses_the_main_tree(trees: Trees) -> None:
     trees.add_run("train-1", trees.main)
     assert trees.choose() == (2, "homework@2", "steps/k/beside/2")
     assert (trees.home / "steps/k/beside/2/repo.dir").read_text() == f"{trees.beside(2)}\n"
@@ -280,7 +280,7 @@ SOURCES = {
 
 
 @pytest.mark.parametrize(("files", "shared"), SOURCES.values(), ids=SOURCES)
-def test_a_tree_beside_shares_the_environment_only_if_requirements_are_the_same(
+def test_a_second_tree_shares_the_environment_only_if_requirements_are_equal(
     trees: Trees, files: dict[str, str], shared: bool
 ) -> None:
     trees.make_environment(files)
@@ -372,7 +372,7 @@ def test_a_repeated_request_for_a_started_run_starts_no_second(trees: Trees) -> 
     assert (run / "pid").exists()
 
 
-def test_a_run_that_died_in_a_tree_beside_is_not_restarted_at_boot(trees: Trees) -> None:
+def test_a_run_that_died_in_a_second_tree_is_not_restarted_at_boot(trees: Trees) -> None:
     trees.add_run("train-1", trees.main, state="finished")
     trees.add_run("run-2", trees.beside(2), state="died")
     assert not resume.last_died(str(trees.home), "k")
@@ -380,7 +380,7 @@ def test_a_run_that_died_in_a_tree_beside_is_not_restarted_at_boot(trees: Trees)
     assert resume.last_died(str(trees.home), "k")
 
 
-def test_a_restart_ends_the_same_work_running_in_a_tree_beside(trees: Trees) -> None:
+def test_setup_with_restart_ends_the_same_work_in_a_second_tree(trees: Trees) -> None:
     trees.add_run("run-2", trees.beside(2), state="finished")
     run = trees.home / "runs/k/run-2"
     (run / "work").write_text("w\n")

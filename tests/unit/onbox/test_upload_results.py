@@ -157,7 +157,7 @@ def test_a_result_that_changes_while_being_uploaded_does_not_appear_in_the_bucke
     assert training.there["out/large"] == large.read_bytes()
 
 
-def test_a_symlink_out_of_the_results_is_not_uploaded_and_an_inner_one_is_noted(
+def test_a_symlink_out_of_the_results_is_not_uploaded_but_one_within_is_listed(
     training: UploadTraining, tmp_path: Path
 ) -> None:
     (tmp_path / "of another").write_text("secret")

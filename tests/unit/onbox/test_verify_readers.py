@@ -101,7 +101,7 @@ def test_a_gpu_reader_whose_pipe_is_closed_exits_with_0() -> None:
     assert exit_code(child) == 0
 
 
-def test_a_reader_with_much_output_completes_while_another_hangs() -> None:
+def test_a_gpu_reader_with_much_output_completes_while_another_hangs() -> None:
     much, hang = readers.run([Reader("much", (), 20), Reader("hang", (), 0.5)])
     assert much.whole
     assert len(much.facts["gpus"][0]["c"]) == 50000

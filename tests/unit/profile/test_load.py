@@ -326,7 +326,7 @@ KERNELS = ["/dev", "//dev/fd/0", "/dev/shm/../stdin", "/dev/shmem", "/sys/x", "/
 
 
 @pytest.mark.parametrize("path", [*KERNELS, "/proc/thread-self/cwd/x"])
-def test_a_path_in_a_folder_of_the_kernel_is_refused_as_no_ordinary_file(path: str) -> None:
+def test_a_profile_path_in_proc_sys_or_dev_is_refused_as_no_file(path: str) -> None:
     for other in ("/dev/shm/work/boxstrap.yaml", "/devs/x", "dev/x", "/"):
         assert ordinary(other) == other
     with pytest.raises(ValueError, match="is no ordinary file"):

@@ -166,7 +166,7 @@ def test_lease_terms_agreed_on_stay_at_the_next_setup_unless_the_profile_names_o
         ("vast", ["box.volume=5"], ""),
     ],
 )
-def test_a_working_folder_outside_the_mounted_volume_is_warned_of_once(
+def test_up_warns_once_of_a_workdir_outside_the_mounted_volume(
     provider: str, given: list[str], says: str
 ) -> None:
     heard = Heard()

@@ -291,7 +291,7 @@ def names_in(folder: Path) -> set[str]:
     return {str(file.relative_to(folder)) for file in found}
 
 
-def test_only_manifested_files_named_as_results_are_fetched_from_a_bucket(
+def test_only_results_listed_in_their_manifest_are_fetched_from_a_bucket(
     bucket: Path, tmp_path: Path
 ) -> None:
     there = {"last.pt": NEW, "out/a": OLD, "sitecustomize.py": "code", "out/unlisted": "x"}
@@ -348,7 +348,7 @@ def test_an_endless_or_too_slow_bucket_download_is_cut_off(
         fetch(tmp_path / "none", said)
 
 
-def test_a_checkpoint_of_mixed_versions_in_a_bucket_is_not_taken(
+def test_a_checkpoint_of_mixed_versions_in_a_bucket_is_not_resumed_from(
     bucket: Path, tmp_path: Path
 ) -> None:
     there = {FOLDER[0]: OLD, FOLDER[1]: NEW, "last.pt": OLD}
@@ -634,7 +634,7 @@ def test_a_box_that_lies_about_start_times_does_not_make_its_run_the_newest(
     assert resumption.find_before(request, "train-1") is kept[1]
 
 
-def test_resuming_a_finished_run_elsewhere_exits_as_on_its_own_box(
+def test_up_resume_of_a_finished_run_says_there_is_nothing_to_resume(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     done = dataclasses.replace(BEFORE, run=dataclasses.replace(RUN, state="finished", rc=0))

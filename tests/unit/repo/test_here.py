@@ -19,7 +19,7 @@ from tests.unit.repo.repositories import SampleRepository
 New = Callable[..., SampleRepository]
 
 
-def test_an_ordinary_repository_is_read_with_its_commit_name_and_key(
+def test_an_ordinary_repository_is_read_with_its_commit_name_and_identity(
     repo: SampleRepository, untouched: Callable[[], None]
 ) -> None:
     repo.git("remote", "add", "origin", "https://me:s3cret@github.com/me/homework.git")
@@ -42,7 +42,7 @@ def test_a_repository_is_found_from_a_subdirectory_or_a_file_in_it(repo: SampleR
     assert read_repository(repo.root / "deep" / "er" / "a.py") == read_repository(repo.root)
 
 
-def test_a_detached_head_has_no_branch(repo: SampleRepository) -> None:
+def test_a_repository_with_detached_head_has_no_branch(repo: SampleRepository) -> None:
     repo.git("checkout", "-q", "--detach")
     assert read_repository(repo.root).branch is None
 
@@ -108,7 +108,7 @@ def test_a_folder_that_is_no_git_repository_is_a_usage_error(
         read_repository(root)
 
 
-def test_an_orphan_branch_has_no_commit_but_a_named_branch_is_read(repo: SampleRepository) -> None:
+def test_setup_needs_a_commit_unless_another_branch_is_named(repo: SampleRepository) -> None:
     commit = repo.git("rev-parse", "HEAD")
     repo.git("checkout", "-q", "--orphan", "empty")
     with pytest.raises(UsageError, match="no commit yet") as caught:
@@ -164,7 +164,7 @@ def test_a_git_ref_may_be_a_branch_a_tag_or_a_commit_or_relative(repo: SampleRep
         assert (here.branch, here.asked) == (None, ref)
 
 
-def test_a_branch_that_only_origin_has_is_resolved(repo: SampleRepository, tmp_path: Path) -> None:
+def test_a_git_ref_may_be_a_branch_only_origin_has(repo: SampleRepository, tmp_path: Path) -> None:
     repo.git("branch", "remote-only")
     repo.git("clone", "-q", ".", str(tmp_path / "clone"))
     assert read_repository(tmp_path / "clone", "remote-only").commit == repo.git(
@@ -256,7 +256,7 @@ def test_two_clones_of_one_remote_have_the_same_usual_key(repo: SampleRepository
     assert read_repository(repo.root).usual_key != read_repository(other.root).usual_key
 
 
-def test_a_repository_key_is_a_plain_folder_name_for_any_repository_name(new: New) -> None:
+def test_the_id_of_a_repository_is_a_plain_folder_name_whatever_its_name(new: New) -> None:
     repo = new("-… mein Größtes $(id)")
     repo.commit(a="1")
     assert read_repository(repo.root).key.startswith("mein-Gro")

@@ -19,7 +19,7 @@ New = Callable[..., SampleRepository]
 URL = "https://example.org/me/x.git"
 
 
-def test_a_repository_keeps_its_key_when_a_remote_is_added(repo: SampleRepository) -> None:
+def test_a_repository_keeps_its_identity_when_a_remote_is_added(repo: SampleRepository) -> None:
     before = read_repository(repo.root)
     assert before.key == before.usual_key
     repo.git("remote", "add", "origin", URL)
@@ -37,14 +37,14 @@ def test_the_root_commit_of_a_repository_is_that_of_its_main_line(repo: SampleRe
     assert read_repository(repo.root).root_commit == first
 
 
-def test_a_moved_repository_keeps_its_key(repo: SampleRepository, tmp_path: Path) -> None:
+def test_a_moved_repository_keeps_its_identity(repo: SampleRepository, tmp_path: Path) -> None:
     key = read_repository(repo.root).key
     moved = repo.root.rename(tmp_path / "elsewhere")
     assert read_repository(moved).key == key
     assert read_repository(moved).key == key
 
 
-def test_two_copies_of_one_clone_have_different_keys(
+def test_two_copies_of_one_clone_have_different_identities(
     repo: SampleRepository, tmp_path: Path
 ) -> None:
     repo.git("remote", "add", "origin", URL)
@@ -55,14 +55,14 @@ def test_two_copies_of_one_clone_have_different_keys(
     assert (read_repository(repo.root).key, read_repository(copy).key) == keys
 
 
-def test_worktrees_of_one_repository_have_the_same_key(
+def test_worktrees_of_one_repository_have_the_same_identity(
     repo: SampleRepository, tmp_path: Path
 ) -> None:
     repo.git("worktree", "add", "-q", str(tmp_path / "beside"))
     assert read_repository(tmp_path / "beside").key == read_repository(repo.root).key
 
 
-def test_a_new_repository_at_the_same_place_gets_another_key(
+def test_a_new_repository_in_the_same_folder_gets_another_identity(
     repo: SampleRepository, new: New
 ) -> None:
     """Repeated, because the file system may reuse inode numbers."""
@@ -79,7 +79,7 @@ def test_a_new_repository_at_the_same_place_gets_another_key(
         assert len(keys) == number + 1
 
 
-def test_a_repository_cloned_again_at_its_place_keeps_its_key(
+def test_a_repository_cloned_again_into_its_folder_keeps_its_identity(
     repo: SampleRepository, tmp_path: Path
 ) -> None:
     before = read_repository(repo.root)
@@ -93,7 +93,7 @@ def test_a_repository_cloned_again_at_its_place_keeps_its_key(
         )
 
 
-def test_a_moved_repository_keeps_its_key_though_its_old_folder_has_another(
+def test_a_moved_repository_keeps_its_identity_though_its_old_folder_has_another(
     repo: SampleRepository, new: New, tmp_path: Path
 ) -> None:
     key = read_repository(repo.root).key
@@ -104,7 +104,7 @@ def test_a_moved_repository_keeps_its_key_though_its_old_folder_has_another(
     assert read_repository(moved).key == key
 
 
-def test_a_shallow_clone_keeps_its_key_when_its_history_is_completed(
+def test_a_shallow_clone_keeps_its_identity_when_its_history_is_completed(
     repo: SampleRepository, tmp_path: Path
 ) -> None:
     repo.commit("More")
@@ -118,7 +118,7 @@ def test_a_shallow_clone_keeps_its_key_when_its_history_is_completed(
     assert after.root_commit == read_repository(repo.root).root_commit
 
 
-def test_a_mirror_of_a_repository_has_the_usual_key_and_leaves_the_key_of_its_origin(
+def test_a_mirror_of_a_repository_does_not_take_over_its_identity(
     repo: SampleRepository, tmp_path: Path
 ) -> None:
     repo.git("remote", "add", "origin", URL)
@@ -160,7 +160,7 @@ def test_a_repository_that_another_user_may_have_planted_is_not_opened(
 
 
 @pytest.mark.parametrize("broken", ["", "{", "[]", '{"id": 3}', '{"id": "x"}', "\0"])
-def test_a_damaged_repository_record_is_replaced_with_the_same_key(
+def test_a_damaged_repository_record_is_replaced_with_the_same_identity(
     repo: SampleRepository, broken: str
 ) -> None:
     before = read_repository(repo.root)

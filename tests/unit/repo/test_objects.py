@@ -146,7 +146,7 @@ def test_a_shallow_clone_is_sent_without_its_missing_history(
     assert store.git("rev-list", "--count", "--all") == "3"
 
 
-def test_a_shallow_clone_is_sent_to_a_store_that_has_the_whole_history(
+def test_a_shallow_clone_is_sent_to_a_box_that_has_the_whole_history(
     repo: SampleRepository, store: ObjectStore, tmp_path: Path
 ) -> None:
     repo.commit("Second", a="1")
@@ -247,7 +247,7 @@ def test_commits_of_a_worktree_detached_or_bare_repository_are_sent(
     assert list(store.refs().values()) == [here.commit]
 
 
-def test_pack_settings_of_the_user_do_not_change_the_sent_pack(
+def test_git_pack_settings_of_the_user_do_not_change_what_is_sent(
     repo: SampleRepository, store: ObjectStore
 ) -> None:
     for setting in ("pack.packSizeLimit=1m", "pack.threads=1", "pack.writeReverseIndex=true"):
@@ -261,7 +261,7 @@ def test_pack_settings_of_the_user_do_not_change_the_sent_pack(
 # Interrupted, broken
 
 
-def test_a_pack_cut_off_anywhere_leaves_no_ref_and_can_be_sent_again(
+def test_a_commit_whose_sending_is_cut_leaves_no_ref_and_can_be_sent_again(
     repo: SampleRepository, store: ObjectStore
 ) -> None:
     repo.commit("Big", big=noise(400_000))
@@ -276,7 +276,7 @@ def test_a_pack_cut_off_anywhere_leaves_no_ref_and_can_be_sent_again(
     assert list(store.refs().values()) == [here.commit]
 
 
-def test_a_pack_with_a_flipped_bit_is_refused(repo: SampleRepository, store: ObjectStore) -> None:
+def test_damaged_git_objects_are_refused_by_git(repo: SampleRepository, store: ObjectStore) -> None:
     repo.commit("Big", big=noise(100_000))
     here = read_repository(repo.root)
     whole = bytearray(b"".join(ObjectStream(here)))
@@ -343,7 +343,7 @@ def test_sending_git_objects_closed_by_another_thread_is_an_error(repo: SampleRe
 # Size, progress
 
 
-def test_a_big_file_is_sent_in_small_pieces_with_flat_memory(repo: SampleRepository) -> None:
+def test_a_big_file_is_sent_to_a_box_in_pieces_with_flat_memory(repo: SampleRepository) -> None:
     repo.git("config", "core.compression", "0")  # noise doesn't compress, and trying takes long
     repo.commit("Big", big=noise(50_000_000))
     here = read_repository(repo.root)
@@ -506,9 +506,7 @@ def lines(*texts: str) -> bytes:
         (lines("unpack \x1b[2J" + "x" * 500) + b"0000", r"\\x1b\[2J"),
     ],
 )
-def test_a_bad_report_of_git_receive_pack_is_an_error_with_gits_message(
-    answer: bytes, why: str
-) -> None:
+def test_a_refusal_of_git_on_the_box_is_an_error_with_gits_message(answer: bytes, why: str) -> None:
     with pytest.raises(BoxstrapError, match=why) as caught:
         parse_report(answer, b"fatal: no space left\x1b[0m\n\n")
     what, said = caught.value.what.splitlines()

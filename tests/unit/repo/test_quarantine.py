@@ -89,7 +89,7 @@ def test_sound_git_objects_from_a_box_are_stored_and_no_other_file_is_written(
     assert (len(packs), files - set(packs)) == (2, {"edits"})
 
 
-def test_a_shallow_clone_takes_a_commit_that_a_box_made_on_its_oldest_one(
+def test_a_shallow_clone_gets_a_commit_that_a_box_made_on_its_oldest_commit(
     repo: SampleRepository, tmp_path: Path
 ) -> None:
     repo.commit(a="2")

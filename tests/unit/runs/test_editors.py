@@ -64,7 +64,7 @@ def test_a_box_that_forbids_forwarding_or_sends_nonsense_is_reported_unfit_for_a
     assert {lack.code for lack in lacks(odd, forwards=True)} == {"libstdc++", "bash", "tar", "curl"}
 
 
-def test_the_editors_interpreter_path_is_relative_only_inside_the_project_folder() -> None:
+def test_the_python_path_in_editor_settings_is_relative_only_inside_the_project() -> None:
     inside = wanted_extensions("/workspace/hw/.venv", "/workspace/hw")
     assert inside["python.defaultInterpreterPath",] == "${workspaceFolder}/.venv/bin/python"
     beside = wanted_extensions("/venv/main", "/workspace/hw")
@@ -134,7 +134,7 @@ def test_code_warns_of_unreadable_editor_settings_and_changes_nothing(own_home: 
         assert path.read_bytes() == broken
 
 
-def test_the_user_settings_path_follows_the_platform_linux_windows_or_macos(
+def test_the_path_of_editor_settings_follows_the_platform(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     env = {"HOME": "/home/me"}

@@ -24,7 +24,7 @@ FILE = """\
 """
 
 
-def test_setting_a_value_in_commented_json_keeps_every_comment() -> None:
+def test_changing_editor_settings_with_comments_keeps_every_comment() -> None:
     assert with_value(FILE, ("a.b",), True) == FILE.replace(
         ' // "quoted": 1,\n', ' // "quoted": 1,\n    "a.b": true\n'
     )
@@ -89,7 +89,7 @@ def test_an_item_is_appended_to_a_list_of_editor_settings_only_once() -> None:
         "<<<<<<< HEAD\n{}",
     ],
 )
-def test_broken_json_with_comments_raises_an_error_and_is_not_changed(broken: str) -> None:
+def test_broken_editor_settings_raise_an_error_and_are_not_changed(broken: str) -> None:
     with pytest.raises(JsoncError):
         with_value(broken, ("k",), 1)
 
@@ -137,7 +137,7 @@ def _tail(parts: list[str], noise: Any) -> str:
 
 @pytest.mark.slow
 @given(st.data(), st.dictionaries(st.text(max_size=4), PLAIN, max_size=4), PLAIN)
-def test_setting_a_member_of_any_json_object_changes_that_member_alone(
+def test_setting_a_key_of_any_editor_settings_changes_that_key_alone(
     data: Any, before: dict[str, Any], value: Any
 ) -> None:
     text = commented(before, data.draw)

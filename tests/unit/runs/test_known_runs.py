@@ -90,7 +90,7 @@ def test_runs_says_where_results_are_by_the_last_report_of_a_box(tmp_path: Path)
         assert [one.results_there for one in known_on(box)] == ["none"]
 
 
-def test_a_log_that_was_brought_before_its_run_ended_is_listed_as_partly_at_home(
+def test_a_log_that_was_pulled_before_its_run_ended_is_listed_as_partly_at_home(
     tmp_path: Path,
 ) -> None:
     box = save_box(KnownBox("gpu", "root@203.0.113.1:22", "203.0.113.1", seen=9_000.0))

@@ -278,7 +278,7 @@ def test_logs_prints_the_same_part_from_the_box_and_from_the_pulled_log(
         assert b"".join(kept.pieces(None, part)).decode().split() == wanted
 
 
-def test_the_last_lines_of_a_long_log_are_found(tmp_path: Path) -> None:
+def test_logs_finds_the_last_lines_of_a_long_log(tmp_path: Path) -> None:
     lines = [f"{number} {'x' * (number % 900)}\n" for number in range(3000)]
     (tmp_path / "log").write_text("".join(lines))
     size = len("".join(lines))
@@ -290,7 +290,7 @@ def test_the_last_lines_of_a_long_log_are_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("pattern", "count"), [("number 7", 3), ("^first", 3), ("9 x+$", 400)])
-def test_the_last_matching_lines_of_a_long_log_are_found(
+def test_logs_with_grep_finds_the_last_matching_lines_of_a_long_log(
     pattern: str, count: int, tmp_path: Path, reader: MakeReader
 ) -> None:
     lines = ["first\n", *(f"number {number} {'x' * 90}\n" for number in range(90_000))]
@@ -301,7 +301,7 @@ def test_the_last_matching_lines_of_a_long_log_are_found(
     assert found == [line[:-1] for line in lines if re.search(pattern, line)][-count:]
 
 
-def test_following_a_log_begins_with_the_requested_last_lines(
+def test_logs_follow_begins_with_the_requested_last_lines(
     tmp_path: Path, reader: MakeReader
 ) -> None:
     finished(tmp_path, LOG, TIMES)
@@ -310,7 +310,7 @@ def test_following_a_log_begins_with_the_requested_last_lines(
     assert b"".join(follower.as_it_grows()) == b"three\nfour\n"
 
 
-def test_the_log_of_a_queued_run_is_headed_by_what_it_waits_for() -> None:
+def test_logs_of_a_queued_run_begin_with_what_the_run_waits_for() -> None:
     queued = Run("k", "train-2", "queued", None, 1, "", "", "train", 0, 0, "x", queue="gpus")
     box: Any = SimpleNamespace(runs=lambda *_, **__: [queued], repository=lambda _: "homework")
     said = io.StringIO()

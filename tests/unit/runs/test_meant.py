@@ -123,7 +123,7 @@ def test_the_table_of_commands_without_host_lists_every_command() -> None:
 
 
 @pytest.mark.parametrize("task", TABLE)
-def test_each_command_without_host_means_the_box_that_the_documented_table_says(
+def test_each_command_without_host_goes_to_the_box_that_the_docs_say(
     task: str, world: ThreeBoxes
 ) -> None:
     for place, meant in TABLE[task].items():

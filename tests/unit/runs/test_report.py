@@ -130,7 +130,7 @@ def test_a_metric_curve_of_many_values_is_reduced_to_few_points() -> None:
 
 
 @pytest.mark.parametrize("end", ["\n", "\r", "\r\n"])
-def test_a_log_larger_than_the_limit_is_read_in_pieces_of_whole_lines(
+def test_report_reads_a_log_above_its_limit_in_pieces_of_whole_lines(
     tmp_path: Path, end: str
 ) -> None:
     line = "step {:09d} loss 0.5 ".ljust(199, "x") + end
@@ -145,7 +145,7 @@ def test_a_log_larger_than_the_limit_is_read_in_pieces_of_whole_lines(
     assert int(lines[-1][5:14]) > 69_990
 
 
-def test_the_dropped_part_of_a_log_is_not_read_for_its_curves(lay: Lay, tmp_path: Path) -> None:
+def test_report_skips_the_dropped_part_of_a_log_without_reading(lay: Lay, tmp_path: Path) -> None:
     lay("step 1 loss 1\n")
     file = tmp_path / ".boxstrap/runs/homework-1/train-1/log"
     with file.open("r+b") as opened:
@@ -202,9 +202,7 @@ def test_the_setup_steps_are_drawn_as_bars_in_the_report() -> None:
     assert (bars["repo"].state, bars["repo"].width) == ("skipped", 0)
 
 
-def test_a_report_lists_changed_files_from_the_object_store_on_the_box(
-    lay: Lay, tmp_path: Path
-) -> None:
+def test_a_report_lists_the_uncommitted_changes_of_its_run(lay: Lay, tmp_path: Path) -> None:
     store = tmp_path / ".boxstrap/store/homework-1.git"
     work = tmp_path / "work"
 
@@ -288,7 +286,7 @@ def test_the_report_plots_the_gpus_of_its_run() -> None:
     assert machine_plots(head, [], RUN) == []
 
 
-def test_each_line_of_a_plot_has_its_own_colour_in_the_legend() -> None:
+def test_each_line_of_a_report_plot_has_its_own_colour_in_the_legend() -> None:
     drawn = Plot("x", [PlotLine(str(n), [(0, n), (1, n)]) for n in range(12)]).drawn()
     keys = re.findall(r'<line [^>]*stroke="(#\w+)" stroke-dasharray="(.*?)"', drawn)
     lines = re.findall(r'class="line"[^>]*stroke="(#\w+)"[^>]*stroke-dasharray="(.*?)"', drawn)
@@ -296,7 +294,7 @@ def test_each_line_of_a_plot_has_its_own_colour_in_the_legend() -> None:
     assert lines == keys * 2  # for wide and for narrow screens
 
 
-def test_a_plot_axis_has_round_numbers_within_the_picture() -> None:
+def test_the_axis_of_a_report_plot_has_round_numbers() -> None:
     plot = Plot("x", [PlotLine("a", [(0, 0.13), (299, 0.97)])], unit=" %")
     svg = ElementTree.fromstring(plot.svg((430, 180)))
     assert [one.text for one in svg.iter("text")] == [
@@ -422,7 +420,7 @@ def test_the_report_reads_results_from_the_pull_manifest_and_survives_a_damaged_
 EXTREMES = (0.0, 5e-324, 1e-300, 1e300, -1e300, 1.0, 1 + 2**-52, 0.3333333333333333, 1e15, 1e15 + 1)
 
 
-def test_a_plot_of_extreme_numbers_stays_within_its_picture() -> None:
+def test_a_report_plot_of_extreme_numbers_stays_within_its_picture() -> None:
     pairs = [(0.3333333333333333, 0.33333333333333337), *itertools.permutations(EXTREMES, 2)]
     many = [[(a, 1.0), (b, 2.0)] for a, b in pairs] + [[(0.0, a), (1.0, b)] for a, b in pairs]
     for points, top in itertools.product([[], [(0, 0)], [(5, 3), (6, 3)], *many], (None, 100.0)):
@@ -435,7 +433,7 @@ def test_a_plot_of_extreme_numbers_stays_within_its_picture() -> None:
             assert 0 <= float(y) <= 180
 
 
-def test_a_negative_gpu_power_limit_is_not_drawn() -> None:
+def test_report_draws_no_negative_gpu_power_limit() -> None:
     head = SampleHead(gpus=(SampledGpu(index=0, power_limit=-1000.0),))
     rows = [(1000.0, 1.0, 2, ((97.0, 1, 5e-324, 1.0),)), (1010.0, 1.0, 2, ((97.0, 1, 9.0, 1.0),))]
     assert [plot.top for plot in machine_plots(head, rows, RUN) if plot.title == "GPU power"] == [

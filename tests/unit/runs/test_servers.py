@@ -51,7 +51,7 @@ def test_the_port_and_token_of_jupyter_or_tensorboard_are_read_from_the_box(
         ),
     ],
 )
-def test_a_server_line_from_a_box_that_is_malformed_or_leads_elsewhere_is_refused(
+def test_a_jupyter_address_from_a_box_that_is_malformed_or_leads_elsewhere_is_refused(
     monkeypatch: pytest.MonkeyPatch, kind: ServerKind, line: str
 ) -> None:
     with pytest.raises(StepFailedError):

@@ -64,7 +64,7 @@ def test_top_draws_only_the_newest_sample_of_a_box_that_sends_too_fast(
 
 
 @pytest.mark.slow
-def test_the_sampler_gives_up_on_a_gpu_driver_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_top_gives_up_on_a_hanging_gpu_driver_of_a_box(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(top_stream, "BoxSampler", lambda _runs: time.sleep(600))
     child, fork = list[int](), os.fork
     monkeypatch.setattr(os, "fork", lambda: child.append(fork()) or child[0])
@@ -73,7 +73,7 @@ def test_the_sampler_gives_up_on_a_gpu_driver_that_hangs(monkeypatch: pytest.Mon
     os.wait()
 
 
-def test_a_process_of_a_run_is_recognized_by_its_environment_variable() -> None:
+def test_top_recognizes_a_process_of_a_run_by_its_environment_variable() -> None:
     mark = "/workspace/.boxstrap/runs/homework-01234567/train-2"
     run = subprocess.Popen(["sleep", "60"], env={"A": "b", "BOXSTRAP_RUN": mark})
     try:

@@ -98,7 +98,7 @@ def test_a_pasted_door_script_fits_the_terminals_limit(name: str, key: str) -> N
     assert len(paste(render_fetching(what, work, REF))) <= NARROWEST
 
 
-def test_carried_and_fetching_door_scripts_pass_shellcheck(key: str, tmp_path: Path) -> None:
+def test_scripts_of_doors_pass_shellcheck(key: str, tmp_path: Path) -> None:
     what = profile(
         "vast", key, 'secrets=["HF_TOKEN"]', 'packages=["ffmpeg"]', "python.version=3.11"
     )
@@ -254,7 +254,7 @@ def test_an_unknown_door_is_refused_with_the_list_of_doors() -> None:
         ("git://git.example:9418/x.git", "git://git.example:9418/x.git"),
     ],
 )
-def test_a_git_address_becomes_an_anonymous_https_address_for_a_door(url: str, want: str) -> None:
+def test_a_door_uses_the_anonymous_https_form_of_a_git_url(url: str, want: str) -> None:
     assert door_url(url) == want
 
 

@@ -65,7 +65,7 @@ def outcome_of(
         ("agent", "no-dns", "the box can't look up host names"),
     ],
 )
-def test_what_this_machine_failed_to_send_is_reported_instead_of_what_the_box_lacks_for_it(
+def test_setup_reports_what_it_failed_to_send_instead_of_what_the_box_therefore_lacks(
     step: str, code: str, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(BoxLogin, "tail", lambda *_, **__: b"")
@@ -75,7 +75,7 @@ def test_what_this_machine_failed_to_send_is_reported_instead_of_what_the_box_la
     assert ("--refetch" in caught.value.hint) == said.startswith("/here")
 
 
-def test_a_successful_setup_raises_no_error() -> None:
+def test_a_setup_without_a_failed_step_raises_no_error() -> None:
     raise_for(done(rc=0, code="over"), end(), JsonScreen(io.StringIO()))
     raise_for(done(), end(), JsonScreen(io.StringIO()))
 
@@ -93,7 +93,7 @@ def test_each_way_a_setup_ends_has_its_exit_code(
     assert ("of other 1234, at work for 1 min 12 s." in error.what) == (code == "busy")
 
 
-def test_a_failed_step_shows_its_last_log_lines_clean_and_how_to_read_more(
+def test_a_failed_setup_step_shows_its_last_log_lines_and_how_to_read_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     error, document = outcome_of(done(rc=7, code="over"), monkeypatch)
@@ -184,7 +184,7 @@ def test_setup_finds_its_run_by_the_commit_on_a_box_that_reports_no_work() -> No
         ({"state": "waiting", "rc": None}, "was created, but never started"),
     ],
 )
-def test_the_outcome_of_a_run_is_a_short_phrase(changes: dict[str, object], words: str) -> None:
+def test_the_end_of_a_run_is_told_in_a_short_phrase(changes: dict[str, object], words: str) -> None:
     assert run("train-1", **changes).outcome() == words
 
 

@@ -30,7 +30,7 @@ def line(**changes) -> bytes:
     return json.dumps({**HEAD, **changes}).encode()
 
 
-def test_a_complete_event_line_is_parsed_into_its_fields():
+def test_a_setup_event_line_is_parsed_into_its_fields():
     event = parse_event(line(done=12, total=90, unit="packages"))
     assert event == Event(
         setup="20261103-abc",
@@ -47,7 +47,7 @@ def test_a_complete_event_line_is_parsed_into_its_fields():
         event.seq = 4  # type: ignore[misc]
 
 
-def test_an_event_written_as_json_parses_back_to_the_same_event():
+def test_a_setup_event_written_as_json_is_read_back_equal():
     event = parse_event(line(done=1))
     assert event is not None
     assert event.as_dict() == {**HEAD, "done": 1}
@@ -80,7 +80,7 @@ def test_an_event_written_as_json_parses_back_to_the_same_event():
         {"event": {}},
     ],
 )
-def test_an_event_line_with_a_wrong_field_is_rejected(changes):
+def test_a_setup_event_line_with_a_wrong_field_is_rejected(changes):
     assert parse_event(line(**changes)) is None
 
 
@@ -129,7 +129,7 @@ ANY_JSON = st.none() | st.booleans() | st.integers() | st.floats() | TEXT | st.l
 
 
 @given(st.binary())
-def test_parsing_an_event_never_raises_on_any_bytes(raw):
+def test_any_bytes_read_as_a_setup_event_raise_no_error(raw):
     parse_event(raw)
 
 
@@ -140,7 +140,7 @@ def test_parsing_an_event_never_raises_on_any_bytes(raw):
     )
 )
 @example({**HEAD, "have": "1.2.3.4"})
-def test_a_parsed_event_has_only_known_words_and_finite_numbers(data):
+def test_a_setup_event_from_a_box_has_only_known_words_and_finite_numbers(data):
     event = parse_event(json.dumps({**HEAD, **data}).encode())
     if event is None:
         return
@@ -175,7 +175,7 @@ def test_an_endless_setup_event_line_is_skipped_with_bounded_memory():
     assert reader.consumed == 5_000_001 + len(line()) + 1
 
 
-def test_an_event_line_cut_by_a_lost_link_is_read_again_after_reconnecting():
+def test_a_setup_event_cut_by_a_lost_link_is_read_again_after_reconnecting():
     text = line(seq=1) + b"\n" + line(seq=2) + b"\n"
     reader = EventLines()
     assert len(reader.feed(text[:-20])) == 1
@@ -210,7 +210,7 @@ def test_an_error_hint_without_its_number_refers_to_the_log_of_the_step():
     assert code.hint == "the step's log says what fits"
 
 
-def test_version_numbers_in_events_written_by_the_box_stay_strings(tmp_path):
+def test_version_numbers_in_setup_events_of_a_box_stay_strings(tmp_path):
     """`12.0` as a number would be shown as 12."""
     written = [("have=12.0", "12.0"), ("need=128", 128), ("secs=0.5", 0.5), ("rc=0", 0)]
     words = " ".join(word for word, _ in written)

@@ -551,7 +551,7 @@ class DyingFile(io.FileIO):
         return super().read(size) or b""
 
 
-def test_a_failing_disk_at_home_costs_a_push_only_its_own_files(
+def test_push_skips_only_the_files_that_a_failing_disk_here_can_not_read(
     push: Push, source: Path, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(source, good="12", small="1", large=bytes(MIB))

@@ -77,7 +77,7 @@ def test_setup_json_has_its_steps_notes_warnings_logs_and_results():
         (ZeroDivisionError("boom"), 1, "Internal"),
     ],
 )
-def test_an_error_is_in_the_json_document_and_still_raised(error, code, kind):
+def test_a_failed_command_has_its_error_in_the_json_document(error, code, kind):
     def do(screen):
         screen.result({"run": "abc"})
         raise error

@@ -55,7 +55,7 @@ def test_a_whole_setup_is_shown_as_plain_lines(clock):
     assert written(out) == "next: attach\n"
 
 
-def test_a_lost_link_is_shown_at_once_and_then_every_five_seconds(clock):
+def test_a_lost_link_to_a_box_is_shown_at_once_and_then_every_five_seconds(clock):
     stream = paper()
     screen = plain(clock, stream)
     for second in range(12):

@@ -21,12 +21,12 @@ def test_progress_of_a_steady_transfer_shows_exact_speed_and_time_left():
     assert progress.share == 0.5
 
 
-def test_after_a_single_progress_report_no_speed_is_shown():
+def test_no_speed_of_a_transfer_is_shown_after_a_single_report():
     progress = progressed((0, 10))
     assert (progress.speed, progress.left, progress.share) == (None, None, 0.1)
 
 
-def test_the_shown_speed_is_smoothed_but_follows_changes():
+def test_the_shown_speed_of_a_transfer_is_smoothed_but_follows_changes():
     steady = [(t, 10 * t) for t in range(11)]
     burst = progressed(*steady, (11, 160), total=1000.0)
     assert burst.speed is not None
@@ -57,7 +57,7 @@ def test_impossible_progress_counts_of_a_box_are_corrected():
     assert (stalled.speed, stalled.left) == (0, None)
 
 
-def test_a_progress_in_seconds_shows_the_seconds_left():
+def test_a_wait_of_a_step_shows_the_seconds_left():
     assert progressed((0, 20), total=300.0, unit="seconds").left == 280
 
 
@@ -65,7 +65,7 @@ NUMBER = st.floats(-(2.0**53), 2.0**53)
 
 
 @given(st.lists(st.tuples(NUMBER, NUMBER, st.none() | NUMBER, st.sampled_from(["bytes", "lines"]))))
-def test_no_progress_report_gives_a_negative_or_infinite_speed(reports):
+def test_the_speed_of_a_transfer_is_never_negative_or_infinite(reports):
     progress = Progress()
     for t, done, total, unit in reports:
         progress.report(done, total, unit, t)

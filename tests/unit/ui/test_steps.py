@@ -57,7 +57,7 @@ def test_the_elapsed_time_of_a_step_does_not_depend_on_the_clock_of_the_box():
     assert steps.elapsed(steps.rows["repo"]) == 3.5
 
 
-def test_elapsed_time_after_reconnecting_counts_from_the_steps_start():
+def test_the_elapsed_time_of_a_step_counts_from_its_start_also_after_a_lost_link():
     clock = Clock()
     clock.now = 500.0  # everything until the box's 160 arrives at once
     steps = taken(ev(100, "repo", "start"), ev(160, "gpu", "start"), clock=clock)

@@ -95,7 +95,7 @@ def test_a_read_only_ssh_config_gives_one_warning_and_fails_no_setup(
     assert "ssh/config can't be used: no space left on device.\n" in said.getvalue()
 
 
-def test_an_ssh_config_entry_of_boxstrap_does_not_replace_the_host_of_a_box(
+def test_a_box_reached_by_its_ssh_config_entry_keeps_its_recorded_host(
     place: ConfigPlace, make_box: MakeBox
 ) -> None:
     """`root@my-box` is resolved by our own entry, so the host by which the box was met is kept."""

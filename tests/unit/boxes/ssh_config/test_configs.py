@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_adding_and_removing_entries_leaves_each_sample_ssh_config_byte_for_byte(
+def test_adding_and_removing_entries_leaves_an_ssh_config_unchanged_byte_for_byte(
     name: str, place: ConfigPlace, make_box: MakeBox
 ) -> None:
     data = CONFIGS[name]
