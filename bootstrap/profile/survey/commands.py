@@ -454,6 +454,8 @@ def _install(said: Said, place: PagePlace, folder: str, words: list[str]) -> Ins
         words = words[1:]
     elif words[:2] in (["uv", "add"], ["uv", "sync"]):
         words = ["pip", "install", *words[2:]]
+    elif not folder and words[1:] in (["setup.py", "install"], ["setup.py", "develop"]):
+        words = ["pip", "install", "."]
     if not re.fullmatch(r"pip[0-9.]*", words[0]) or words[1:2] != ["install"]:
         return None
     own = "." if program == "uv" and words[:2] == ["pip", "install"] else ""

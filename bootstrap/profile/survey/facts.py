@@ -484,6 +484,10 @@ def _without_script(said: commands.Said) -> Iterator[str]:
         if book.suffix == ".ipynb" and scripts.is_training(scripts.source_of(book)):
             line = f"jupyter nbconvert --to notebook --execute {shlex.quote(book.name)}"
             yield f"{book.name} trains: `init --command {shlex.quote(line)}` takes it"
+    own = [run for run in said.runs if run.script.endswith(".py") and run.script != "setup.py"]
+    shown = {run.text: run.file for run in own if not commands.fetches(run)}
+    for text, file in [*shown.items()][:_NAMED]:
+        yield f"{file} runs a script: `init --command {shlex.quote(text)}` takes it"
     yield from said.examples[:_NAMED]
 
 

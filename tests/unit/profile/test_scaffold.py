@@ -119,6 +119,21 @@ def test_init_names_notebook_imports_that_no_requirement_names(here):
     ]
 
 
+def test_init_takes_a_setup_py_that_a_page_installs_and_names_the_scripts_that_it_runs(here):
+    (here / "setup.py").write_text("from setuptools import setup\nsetup(name='x')\n")
+    (here / "requirements.txt").write_text("numpy\n")
+    (here / "x/examples").mkdir(parents=True)
+    (here / "x/examples/__init__.py").write_text("")
+    (here / "x/examples/k_means.py").write_text("import numpy\n")
+    ran = ("setup.py install", "setup.py test", "x/examples/k_means.py")
+    (here / "README.md").write_text("".join(f"    $ python {line}\n" for line in ran))
+    assert loaded(here).profile.python.packages == ["-e ."]
+    assert notes(inspect_repository(here)) == [
+        "no training script was found: `train` in the profile says what runs",
+        "README.md runs a script: `init --command 'python x/examples/k_means.py'` takes it",
+    ]
+
+
 def test_init_offers_a_script_of_another_name_in_a_comment_and_names_its_imports(here):
     guard = "\nif __name__ == '__main__':\n    print()\n"
     (here / "makemore.py").write_text(
