@@ -70,7 +70,7 @@ def test_the_generated_parts_of_each_docs_page_are_current(page: Path) -> None:
 
 
 @each_page
-def test_every_link_of_a_page_leads_to_a_file_and_heading_that_exist(page: Path) -> None:
+def test_every_link_of_a_docs_page_leads_to_an_existing_file_and_heading(page: Path) -> None:
     for link in LINK.findall(page.read_text(encoding="utf-8")):
         if "://" in link:
             continue
@@ -81,7 +81,7 @@ def test_every_link_of_a_page_leads_to_a_file_and_heading_that_exist(page: Path)
 
 
 @each_page
-def test_every_file_that_a_page_names_exists(page: Path) -> None:
+def test_every_file_that_a_docs_page_names_exists(page: Path) -> None:
     for name in files_in(page.read_text(encoding="utf-8")):
         assert found(name), name
 
@@ -101,7 +101,7 @@ def test_each_word_in_the_tables_of_architecture_md_is_in_the_file_it_names() ->
 
 
 @each_page
-def test_every_boxstrap_command_on_a_page_can_be_parsed(page: Path) -> None:
+def test_every_boxstrap_command_on_a_docs_page_can_be_parsed(page: Path) -> None:
     """Each is parsed by the program's own parser, which refuses unknown words."""
     for words in commands_in(page.read_text(encoding="utf-8")):
         is_of_program = words[0].startswith("-") or words[0] == "help"
@@ -112,7 +112,7 @@ def test_every_boxstrap_command_on_a_page_can_be_parsed(page: Path) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_docs_section_of_each_provider_agrees_with_its_class(name: str) -> None:
-    """`test_every_boxstrap_command_on_a_page_can_be_parsed` checks that both can be parsed."""
+    """`test_every_boxstrap_command_on_a_docs_page_can_be_parsed` checks that both can be parsed."""
     provider = PROVIDERS[name]
     section = text_of("docs/providers.md").partition(f"\n## {provider.title}\n")[2]
     section = " ".join(section.partition("\n## ")[0].split())
@@ -136,7 +136,7 @@ def test_the_docs_section_of_each_provider_agrees_with_its_class(name: str) -> N
 
 
 @each_page
-def test_every_yaml_block_on_a_page_loads_as_a_profile(page: Path, tmp_path: Path) -> None:
+def test_every_yaml_block_on_a_docs_page_loads_as_a_profile(page: Path, tmp_path: Path) -> None:
     for kind, block in BLOCK.findall(page.read_text(encoding="utf-8")):
         if kind == "yaml":
             file = tmp_path / "boxstrap.yaml"

@@ -209,7 +209,7 @@ FAILURES = {
 """Code -> settings of a profile that fail with it on a box of the rig."""
 
 
-def test_a_failed_setup_gives_the_same_message_from_a_file_and_a_pushed_program(
+def test_a_failed_setup_prints_the_same_message_by_a_file_and_by_a_pushed_program(
     rented: Rented, hosted: Hosted, user: User, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     box = rented("vast", used=True)

@@ -80,7 +80,7 @@ def test_setup_names_the_step_at_which_the_disk_filled_up_and_finishes_once_ther
     at_once(one, ROWS)
 
 
-def test_setup_with_too_little_room_is_refused_before_any_change(
+def test_setup_on_a_box_with_too_little_disk_is_refused_before_any_change(
     rent: Rent, faults: Faults
 ) -> None:
     rented = rent("smalldisk")

@@ -104,7 +104,7 @@ def test_a_run_is_asked_to_end_in_time_when_the_cloud_gives_notice_and_status_sa
     assert f"was interrupted: {title} took its box back" in waited.err
 
 
-def test_a_notice_runs_the_on_notice_command_and_kills_a_run_that_does_not_end_in_time(
+def test_a_cloud_notice_starts_the_on_notice_command_and_kills_a_run_that_does_not_end(
     rent: Rent, serve: Serve, faults: Faults
 ) -> None:
     own = PROFILE.replace("grace: 600", "grace: 600, on_notice: touch save-now && echo told me")

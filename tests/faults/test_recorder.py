@@ -92,7 +92,7 @@ def test_the_same_seed_gives_the_same_table_of_faults_with_one_or_several_test_w
     assert every[0] != chosen(alone)[0]
 
 
-def test_rows_of_the_table_of_faults_are_aligned_and_sorted_by_name() -> None:
+def test_the_test_reports_table_of_faults_is_aligned_and_sorted_by_name() -> None:
     table = rows([Try("b", outcome="exit 4"), Try("a long one", noticed_s=3.14), Try("b", "x")])
     assert table == [FaultRow("a long one", 1, "held", (3.14,)), FaultRow("b", 2, "exit 4, held")]
     assert lines(table) == [

@@ -483,7 +483,7 @@ def _head_emptied(mirror: Path) -> None:
 @pytest.mark.parametrize(
     "damage", [_cut_in_the_clone, _locks_left, _objects_gone, _refs_emptied, _head_emptied]
 )
-def test_a_broken_mirror_of_git_url_is_made_anew(
+def test_a_broken_mirror_of_git_url_is_made_again(
     hosted: Host, faults: Faults, damage: Callable[[Path], None]
 ) -> None:
     there = hosted()

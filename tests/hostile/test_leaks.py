@@ -178,7 +178,7 @@ setsid sleep 300 </dev/null >/dev/null 2>&1 &
 HEAP = "import sys, time; kept = sys.stdin.buffer.read() * 3; print(flush=True); time.sleep(300)"
 
 
-def test_the_scan_for_leaked_secrets_finds_one_in_each_kind_of_place(rented: Rented) -> None:
+def test_the_scan_for_leaked_secrets_finds_a_planted_secret_in_each_place(rented: Rented) -> None:
     values = {f"place {n}": f"canary{n:02}+/{'é' * 2}:{n * 7919:08}=" for n in range(1, 14)}
     coded = {"place 2": base64.b64encode(b"xx" + values["place 2"].encode()).decode()}
     box = rented.box

@@ -57,7 +57,7 @@ def rented_with(rent: Rent, server: DataServer, items: str, **variant: Any) -> R
     return rented
 
 
-def test_data_is_in_place_before_training_and_is_not_sent_or_fetched_again(
+def test_data_of_a_profile_is_there_before_training_and_is_not_sent_again(
     rent: Rent, server: DataServer
 ) -> None:
     sha256 = server.add("big.bin", b"x" * 3_000_000)

@@ -13,7 +13,7 @@ from tests.main_job.conftest import Rent
 pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 
 
-def test_a_failing_step_of_setup_gives_exit_7_with_its_last_lines(rent: Rent) -> None:
+def test_setup_with_a_failing_step_exits_with_7_and_shows_its_last_lines(rent: Rent) -> None:
     rented = rent("vast", used=True)
     repository = rented.user.repository(requirements__txt="iniconfig==99.99.99\n")
     failed = rented.run("setup").must(7)

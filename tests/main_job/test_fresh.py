@@ -112,7 +112,7 @@ def _quoted(command: str) -> str:
     return "'" + command.replace("'", "'\\''") + "'"
 
 
-def test_the_run_of_a_setup_has_the_session_name_of_the_profile(fresh: Fresh) -> None:
+def test_the_run_that_setup_starts_has_the_session_name_of_the_profile(fresh: Fresh) -> None:
     run = fresh.status()["runs"][0]
     assert (run["name"], run["session"]) == ("lesson-1", "lesson")
     assert run["command"] == f"{fresh.tree}/.venv/bin/python train.py"

@@ -57,7 +57,7 @@ def test_prepare_commands_run_once_for_the_same_commands_and_files(rent: Rent) -
     assert "step 1 of x\n" in anew.out
 
 
-def test_adding_prepare_to_a_profile_does_not_train_again(rent: Rent) -> None:
+def test_adding_prepare_to_a_profile_does_not_make_setup_train_again(rent: Rent) -> None:
     rented = rent("vast", used=True)
     rented.user.repository()
     rented.run("setup").must(0)

@@ -137,7 +137,7 @@ def await_line(fleet: Fleet, words: str) -> None:
         time.sleep(1)
 
 
-def test_an_elastic_training_goes_on_when_a_node_is_lost(with_torch: Fleet) -> None:
+def test_an_elastic_training_continues_on_other_nodes_if_a_node_is_lost(with_torch: Fleet) -> None:
     fleet = Fleet(with_torch.user, with_torch.boxes[:2])
     command = line_of_the_docs("torchrun --nnodes 2:4", "elastic.py").replace("2:4", "1:2")
     fleet.run("run", "--set", "train.nodes=2", "--overwrite-results", "--", command).must(0)

@@ -108,7 +108,7 @@ def test_wait_and_stop_print_the_last_metric_and_exit_code_of_an_ended_run(user:
 
 
 @pytest.mark.boxes
-def test_wait_outlives_a_lost_link_and_leaves_no_process_on_the_box(rent: Rent) -> None:
+def test_wait_continues_after_a_lost_link_and_leaves_no_process_on_the_box(rent: Rent) -> None:
     rented = rent("vast", used=True)
     rented.user.repository(boxstrap__yaml=PROFILE, train__py=LONG)
     rented.run("setup").must(0)

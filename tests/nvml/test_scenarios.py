@@ -133,7 +133,7 @@ def test_nvml_that_fails_to_start_gives_the_verdict_return(rig: stub.NvmlRig, co
     assert "pass" not in {c["outcome"] for c in answer.result["checks"]}
 
 
-def test_each_nvml_error_at_initialization_is_explained_by_a_sentence_of_its_own(
+def test_each_nvml_initialization_error_has_its_own_sentence_in_the_verdict(
     rig: stub.NvmlRig,
 ) -> None:
     said = [rig.run(f"init = !{code}").result["reasons"][0]["says"] for code in INIT]
@@ -209,7 +209,7 @@ def test_a_sick_gpu_is_a_warning_when_no_gpu_is_required(rig: stub.NvmlRig, wron
         ("gpu.0.nvlink = linger", "nvlink of GPU 0"),
     ],
 )
-def test_a_hanging_gpu_driver_ends_the_check_at_its_limit_and_names_the_call(
+def test_a_gpu_check_with_a_hanging_driver_ends_at_its_limit_and_names_the_call(
     rig: stub.NvmlRig, wrong: str, asked: str
 ) -> None:
     for limit in (0.8, 3, 12):  # on a busy machine it may not get so far in the first
@@ -224,7 +224,7 @@ def test_a_hanging_gpu_driver_ends_the_check_at_its_limit_and_names_the_call(
     pytest.fail(says)
 
 
-def test_a_gpu_check_that_hung_leaves_no_reader_process(rig: stub.NvmlRig) -> None:
+def test_a_hung_gpu_check_leaves_no_process_on_the_box(rig: stub.NvmlRig) -> None:
     before = readers(rig)  # left over from other tests
     rig.run(f"{A100}\ninit = hang", "--limit", "0.5")
     _, left = psutil.wait_procs(readers(rig) - before, timeout=120)  # killed, but not waited for
@@ -263,7 +263,7 @@ def test_a_box_clock_an_hour_off_is_a_warning_of_the_verdict(
     assert (("warn", "clock-wrong", []) in answer.reasons()) == said
 
 
-def test_a_verdict_on_a_gpu_that_is_not_required_never_says_return(rig: stub.NvmlRig) -> None:
+def test_no_fault_of_a_gpu_that_is_not_required_gives_the_verdict_return(rig: stub.NvmlRig) -> None:
     """It once said both "return this box" and "keep it, with a warning"."""
     answer = rig.run(f"{A100}\ngpu.ecc_now = 2", order={"require": False, "name": "H100"})
     assert (answer.code, answer.result["verdict"]) == (0, "warn")

@@ -72,7 +72,7 @@ def seen(account: CloudAccount, box_id: str, *states: RentedState) -> RentedBox:
     return box
 
 
-def test_every_provider_class_has_name_title_key_address_and_loading_time(
+def test_every_provider_class_has_a_name_title_key_address_and_loading_time(
     provider: str, account: CloudAccount
 ) -> None:
     kind = type(account)

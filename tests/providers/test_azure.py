@@ -341,7 +341,7 @@ def test_boxes_of_other_azure_regions_are_listed_when_one_is_down(
     assert world.simulation.destroyed == [box.box_id]
 
 
-def test_azure_boxes_of_all_pages_of_the_list_are_found(world: RentingWorld) -> None:
+def test_all_pages_of_the_list_of_azure_boxes_are_read(world: RentingWorld) -> None:
     marks = [f"boxstrap-00000000000{at}" for at in range(5)]
     world.simulation.boxes += [SimulatedBox(azure_id(mark), label=mark) for mark in marks]
     world.simulation.own.page = 2

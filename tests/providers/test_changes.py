@@ -265,7 +265,7 @@ def test_box_volume_mounts_the_volume_and_offers_only_machines_that_can_mount_it
 
 
 @pytest.mark.parametrize("simulation", RENTING, indirect=True)
-def test_offers_are_read_without_an_api_key_where_the_provider_needs_none(
+def test_up_reads_offers_without_an_api_key_where_the_provider_needs_none(
     simulation: SimulatedAccount,
 ) -> None:
     account = account_at(simulation, key=None)

@@ -101,7 +101,7 @@ def test_a_broken_provider_package_is_named_and_breaks_no_other_command(
     user.run("estimate", "--gpu", "A100", "--hours", "1").must(0)
 
 
-def test_a_provider_package_that_fails_is_named_by_boxes_and_up(user: User, site: Path) -> None:
+def test_boxes_and_up_name_a_provider_package_that_fails(user: User, site: Path) -> None:
     file = account(user, site)
     file.write_text("{}")
     user.repository()

@@ -163,7 +163,7 @@ def test_paperspace_offers_only_free_machines_with_a_known_price(world: RentingW
     assert not error.value.is_final
 
 
-def test_a_paperspace_machine_that_is_deleted_counts_as_gone(world: RentingWorld) -> None:
+def test_a_deleted_paperspace_machine_is_reported_as_gone(world: RentingWorld) -> None:
     shown = world.seen("71")
     assert (shown.state, shown.user, shown.gpu_count) == (RentedState.RUNNING, "paperspace", 1)
     world.simulation.boxes[0].state = "deleted"

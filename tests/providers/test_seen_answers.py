@@ -257,7 +257,7 @@ def test_up_names_the_box_that_still_costs_money_when_its_api_key_is_refused_aft
 
 
 @at_lambda
-def test_up_tries_another_gpu_type_after_lambda_refused_one_in_a_region(
+def test_up_tries_another_gpu_type_after_lambda_refused_a_type_in_a_region(
     world: RentingWorld,
 ) -> None:
     for offer in world.simulation.offers:
@@ -505,7 +505,7 @@ def test_up_without_a_fitting_offer_says_how_many_each_filter_leaves(world: Rent
     [("vast", "stuck"), ("vast", "dies"), ("runpod", "stuck"), ("hf", "stuck")],
     indirect=["world"],
 )
-def test_up_quotes_the_log_of_a_box_that_never_came_up(world: RentingWorld, fate: str) -> None:
+def test_up_prints_the_log_of_a_box_that_never_came_up(world: RentingWorld, fate: str) -> None:
     simulation = world.simulation
     simulation.offers = simulation.offers[:1]
     simulation.offers[0].fate = fate

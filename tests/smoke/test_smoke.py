@@ -140,7 +140,7 @@ def test_the_smoke_test_is_not_applicable_without_torch_or_cupy(rig: stub.NvmlRi
     assert "NVML alone" in answer.read("smoke", None)
 
 
-def test_a_torch_built_without_cuda_is_recognized_by_its_files(torch_python: Path) -> None:
+def test_an_installed_torch_without_cuda_is_recognized_by_its_files(torch_python: Path) -> None:
     (site,) = (torch_python.parents[1] / "lib").glob("python3*/site-packages")
     found = torch_compat.after(torch_compat.CudaTarget((12, 4), ((8, 0),)), "auto", site)
     assert found is not None

@@ -114,7 +114,7 @@ def test_a_damaged_sweep_file_is_a_usage_error_that_names_the_file(tmp_path: Pat
     assert caught.value.where == str(file)
 
 
-def test_waiting_for_a_sweep_that_was_never_queued_exits_with_2(user: User) -> None:
+def test_wait_for_a_sweep_that_was_never_queued_exits_with_2(user: User) -> None:
     repository = user.repository()
     repository.write({"lr.yaml": "parameters: {lr: [0.1, 0.2]}\n"})
     said = user.run("wait", "--sweep", "lr.yaml").must(2)

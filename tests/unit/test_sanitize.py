@@ -106,13 +106,13 @@ def test_sanitizing_output_of_a_box_is_alike_in_any_pieces(data, cuts, on_termin
 
 @calm
 @given(NASTY_BYTES, st.lists(st.integers(0, 60), max_size=8))
-def test_a_sanitized_stream_equals_the_sanitized_whole_text(data, cuts):
+def test_sanitizing_output_in_pieces_equals_sanitizing_the_whole(data, cuts):
     assert stream(data, cuts).decode() == sanitize(data)
 
 
 @calm
 @given(NASTY_BYTES)
-def test_a_stream_for_a_terminal_keeps_only_colour_sequences(data):
+def test_output_of_a_box_on_a_terminal_keeps_only_colours(data):
     kept = stream(data, on_terminal=True).decode()
     rest = re.sub(r"\x1b\[[0-9;]*m", "", kept).replace("\r", "")
     assert not HARM.search(rest)
@@ -133,7 +133,7 @@ def test_sanitized_output_keeps_carriage_returns_only_for_a_terminal():
     assert stream(b"10%\r20%\r\n") == b"10%\n20%\n"
 
 
-def test_colours_left_on_at_the_end_of_a_stream_are_switched_off():
+def test_colours_left_on_at_the_end_of_box_output_are_reset():
     assert stream(b"\x1b[1;31mred", on_terminal=True) == b"\x1b[1;31mred\x1b[0m"
     assert stream(b"\x1b[31mred\x1b[0m", on_terminal=True) == b"\x1b[31mred\x1b[0m"
     assert stream(b"\x1b[" + b"1;" * 40 + b"m", on_terminal=True) == b"1;" * 8 + b"m"

@@ -87,6 +87,6 @@ def test_dollar_amounts_are_shown_with_enough_digits(amount, text):
         (0, 2.0, 0.0, "0 s, $0.00"),
     ],
 )
-def test_the_cost_of_a_duration_is_computed_and_shown_with_it(seconds, price, amount, text):
+def test_a_duration_of_a_box_is_shown_with_its_cost(seconds, price, amount, text):
     assert (spent(seconds, price), took_in_words(seconds, price)) == (amount, text)
     assert spent(None, price) is None

@@ -45,7 +45,7 @@ def test_a_file_of_the_user_that_is_a_pipe_device_folder_or_link_to_a_device_is_
     assert read_key_file(file).problem
 
 
-def test_a_file_larger_than_the_limit_is_refused_with_the_limit_named(tmp_path: Path) -> None:
+def test_a_users_file_above_the_size_limit_is_refused_naming_the_limit(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"12345")
     assert read_regular(tmp_path / "file", 5) == b"12345"
     with pytest.raises(OSError, match="it has more than 4 bytes"):

@@ -59,7 +59,7 @@ def found(log: str, **changes: object) -> Failure:
     return failure
 
 
-def test_a_python_traceback_is_summed_up_by_its_last_lines() -> None:
+def test_a_run_that_fails_with_a_traceback_is_explained_by_its_last_lines() -> None:
     failure = found(f"{CRASH}wandb: run ended\n")
     assert (failure.kind, failure.what) == ("exception", "ValueError: no such data")
     assert failure.lines == (
@@ -164,7 +164,7 @@ def test_a_secret_of_several_lines_is_redacted_before_failure_lines_are_chosen()
 
 @pytest.mark.slow
 @given(st.binary(max_size=3000), st.text(max_size=80), st.booleans())
-def test_any_log_gives_few_short_failure_lines_without_control_characters(
+def test_the_reason_of_a_failed_run_is_short_and_printable_for_any_log(
     log: bytes, noted: str, is_cut: bool
 ) -> None:
     run = dataclasses.replace(RUN, rc=137, killed_for_memory=noted)

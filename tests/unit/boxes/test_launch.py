@@ -53,7 +53,7 @@ def workdir(tmp_path: Path) -> Path:
     return tmp_path / "it's a work dir"
 
 
-def test_a_launched_script_gets_its_arguments_and_secrets_in_private_files(workdir: Path) -> None:
+def test_a_setup_script_gets_its_arguments_and_secrets_in_private_files(workdir: Path) -> None:
     launch(LocalWire(), start(workdir, words=["restart", "only=gpu"], secrets=SECRETS))
     folder = workdir / ".boxstrap/setups" / SETUP
     assert (folder / "arguments").read_text().split() == ["run", SETUP, "5", "restart", "only=gpu"]
@@ -91,7 +91,7 @@ BOTH, SHORT = len(PACKED) + len(PROGRAM.packed), PROGRAM.digest[:16]
 
 
 @pytest.mark.parametrize("at", [0, 1, 50, len(PACKED) - 1, len(PACKED) + 3, BOTH - 1, BOTH + 3])
-def test_a_launch_whose_upload_is_cut_starts_nothing_and_leaves_no_secrets(
+def test_a_setup_whose_upload_is_cut_starts_nothing_and_leaves_no_secrets(
     at: int, workdir: Path
 ) -> None:
     with pytest.raises((LinkLost, BoxLacksError)):
@@ -146,7 +146,7 @@ class Slow(LocalWire):
 
 
 @pytest.mark.parametrize("most", [BOTH, BOTH - 1])
-def test_launching_a_setup_does_not_remove_a_program_that_another_client_is_still_sending(
+def test_setup_does_not_remove_a_program_that_another_machine_is_still_sending_to_the_box(
     most: int, workdir: Path
 ) -> None:
     launch(Slow(workdir, Cut(most)), start(workdir))
@@ -173,7 +173,7 @@ class CountingWire(LocalWire):
         *((f"'{code}\t'", "") for code in ("{", "{0}", "{a.b}", "", "x\x1b[31m", "%s")),
     ],
 )
-def test_setup_refuses_a_box_that_reports_to_lack_something_and_changes_nothing(
+def test_setup_refuses_a_box_that_lacks_a_requirement_and_changes_nothing(
     workdir: Path, lacks: str, says: str
 ) -> None:
     lacking = SCRIPT.replace(

@@ -127,7 +127,7 @@ def test_a_malformed_run_sent_by_a_box_is_not_listed(values: dict[str, object]) 
 @pytest.mark.parametrize(
     "line", [b"{" * 9999, told(text="x" * LONGEST), b'{"a": ' * 9 + b"1" + b"}" * 9]
 )
-def test_a_json_line_of_a_box_that_is_too_long_or_too_deep_is_dropped(line: bytes) -> None:
+def test_a_json_line_from_a_box_that_is_too_long_or_too_deep_is_dropped(line: bytes) -> None:
     assert [said.kind for said in documents(line + b"\n" + told("log"))] == ["log"]
 
 

@@ -191,7 +191,7 @@ def test_status_reads_gpus_tree_and_memory_kills_of_runs(box_home: BoxHome, tmp_
     assert next(run for run in again.runs if run.name == "train-4").restarted
 
 
-def test_of_runs_begun_in_the_same_second_the_later_run_is_the_newest(
+def test_the_later_of_two_runs_begun_in_the_same_second_is_the_newest(
     box_home: BoxHome, tmp_path: Path
 ) -> None:
     for at, name in enumerate(("other-2", "lost-1", "third-1")):

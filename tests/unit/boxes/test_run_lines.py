@@ -134,7 +134,7 @@ def test_a_run_that_died_says_whether_the_box_restarted_and_how_to_resume() -> N
     assert "was killed, and its runner too" in lines_of([without])[0]
 
 
-def test_the_gpus_of_a_run_are_those_that_its_processes_use() -> None:
+def test_status_shows_the_gpus_that_processes_of_a_run_use() -> None:
     gpus = [gpu(0, 97, train_1=20, train_2=5), gpu(1, train_2=5)]
     runs = [RUN, run("train-2")]
     (use,) = gpu_use(runs[0], runs, gpus)
@@ -171,7 +171,7 @@ def test_the_newest_metric_is_shown_redacted_below_its_run() -> None:
     assert len(lines) == 3
 
 
-def test_senseless_gpu_values_from_a_box_are_dropped() -> None:
+def test_status_drops_senseless_gpu_values_from_a_box() -> None:
     process = {"pid": 7, "name": "python", "memory": 5, "run": "k-1/train-1"}
     good = {"index": 0, "uuid": "GPU-a", "load": 97, "memory_used": 8, "memory_total": 80}
     rows = [
@@ -215,7 +215,7 @@ def test_status_of_an_interrupted_run_says_who_took_the_box_and_how_to_resume(
     assert run_of(row_of(over)) == over
 
 
-def test_an_interruption_notice_does_not_explain_a_run_that_the_user_stopped() -> None:
+def test_a_run_that_the_user_stopped_is_not_explained_by_a_notice_of_the_cloud() -> None:
     told = run("train-2", notice="ec2 99000 99120")
     assert "was told to save its work: EC2 took its box back" in told.outcome()
     assert dataclasses.replace(told, state="died").outcome() == "died: EC2 took its box back"

@@ -45,7 +45,7 @@ def test_a_sample_for_top_is_read_with_its_gpus_processes_and_run() -> None:
     assert sample.run.last == "step 1"
 
 
-def test_escape_codes_in_a_samples_text_are_removed() -> None:
+def test_escape_codes_in_a_sample_of_top_are_removed() -> None:
     run = {**WHOLE["run"], "last": "\x1b]0;owned\x07\x1b[2Jstep\r\n1\u202e" + "x" * 9000}
     sample = parse_sample(line(run=run, gpus=[{"index": 0, "name": "\x1b[31mA100\x9b"}]))
     assert sample is not None
@@ -72,7 +72,7 @@ def test_escape_codes_in_a_samples_text_are_removed() -> None:
     ],
     ids=str,
 )
-def test_a_sample_with_impossible_values_is_dropped(changed: dict[str, Any]) -> None:
+def test_a_sample_of_a_box_with_impossible_values_is_dropped(changed: dict[str, Any]) -> None:
     assert parse_sample(line(**changed)) is None
 
 
@@ -91,7 +91,7 @@ def test_samples_for_top_are_read_whole_from_any_pieces_of_a_stream(cuts: list[i
     assert [sample.t for sample in found] == [1.0, 2.0]
 
 
-def test_an_endless_sample_line_is_dropped_with_bounded_memory() -> None:
+def test_an_endless_sample_of_a_box_is_dropped_with_bounded_memory() -> None:
     lines = SampleLines()
     for _ in range(40):
         assert lines.feed(b"x" * 64 * 1024) == []

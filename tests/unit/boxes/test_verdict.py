@@ -194,7 +194,7 @@ def test_a_box_without_a_required_gpu_is_shown_as_a_table_with_keep() -> None:
     ]
 
 
-def test_colours_in_the_verdict_table_mark_only_outcomes() -> None:
+def test_only_the_outcomes_in_the_table_of_a_verdict_are_coloured() -> None:
     sick = read(
         verdict="return",
         reasons=[reason(says="pass  return")],

@@ -70,7 +70,7 @@ def test_an_internal_error_for_one_box_is_raised_after_all_other_boxes_ended() -
         ([UnreachableError("x"), UsageError("y"), None], 7),
     ],
 )
-def test_the_exit_code_for_several_boxes_is_the_one_all_failures_share_else_7(
+def test_a_command_for_several_boxes_exits_with_the_code_all_failures_share_else_7(
     errors: list[BoxstrapError | None], code: int
 ) -> None:
     outcomes = [

@@ -131,13 +131,13 @@ def test_a_node_with_a_clock_a_day_behind_is_refused_by_name() -> None:
         ),
     ],
 )  # fmt: skip
-def test_a_malformed_answer_of_a_node_is_refused(line: str) -> None:
+def test_run_on_nodes_refuses_a_malformed_answer_of_a_node(line: str) -> None:
     for what in ("facts", "links"):
         with pytest.raises(NOT_AN_ANSWER):
             read_answer(line.encode(), what)
 
 
-def test_a_nodes_facts_lose_escape_codes_and_an_absurd_gpu_count_is_capped() -> None:
+def test_escape_codes_and_absurd_gpu_counts_in_answers_of_a_node_are_removed() -> None:
     said = {"same": {"torch": "\x1b[31m2.6"}, "packages": ["a\x1b"], "addresses": [["10.0.0.1", 9]]}
     facts = read_answer(
         json.dumps(
@@ -170,7 +170,7 @@ def test_a_torchrun_option_for_a_wrong_number_of_nodes_is_detected(command: str,
     assert wrong_number(command, 2) == said
 
 
-def test_a_failing_node_ends_the_other_nodes_with_the_same_error_type() -> None:
+def test_a_setup_that_fails_on_a_node_ends_that_of_other_nodes_with_the_same_error() -> None:
     meeting, raised = Meeting(["a", "b", "c"]), dict[str, BoxstrapError]()
 
     def attend(host: str) -> None:

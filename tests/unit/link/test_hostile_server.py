@@ -254,7 +254,7 @@ def rude(
 
 
 @pytest.mark.parametrize("silent_at", ["open", "exec"])
-def test_a_command_that_a_server_never_begins_times_out_as_unreachable(
+def test_a_command_that_a_box_never_begins_times_out_as_unreachable(
     silent_at: str, rude, ssh_user: SshUser, faults: Faults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ssh, "_START_TIMEOUT", 0.7)

@@ -325,7 +325,7 @@ def test_first_contact_ask_pins_the_host_key_only_after_a_yes(
     assert ssh_user.box("box").known_hosts.exists() == answer
 
 
-def test_a_key_in_the_users_known_hosts_is_pinned_silently(ssh_user: SshUser, server: Sshd) -> None:
+def test_a_host_key_in_known_hosts_is_pinned_silently(ssh_user: SshUser, server: Sshd) -> None:
     ssh_user.known_hosts.write_text(f"[127.0.0.1]:{server.port} {public(server)}\n")
     ssh_user.login("box", first_contact="strict")
     assert ssh_user.said == []

@@ -125,7 +125,7 @@ def test_login_through_a_proxy_command_works(ssh_user: SshUser, server: Sshd) ->
     assert run_script(wire, "echo there") == b"there\n"
 
 
-def test_a_failing_proxy_commands_own_words_are_in_the_error(ssh_user: SshUser) -> None:
+def test_the_output_of_a_failing_proxy_command_is_in_the_login_error(ssh_user: SshUser) -> None:
     ssh_user.write("Host box\n ProxyCommand echo no way through >&2; exit 1")
     assert "no way through" in refusal(ssh_user).what
 
@@ -167,7 +167,7 @@ def test_login_works_with_each_kind_and_format_of_key_file(
     assert [t.split()[0] for t in tries(server)] == ["Accepted"] * len(made)
 
 
-def test_the_chosen_identity_is_tried_first_and_otherwise_the_key_that_worked_last(
+def test_login_tries_the_chosen_identity_first_or_else_the_key_that_worked_last(
     ssh_user: SshUser, start_server: Callable[..., Sshd]
 ) -> None:
     import dataclasses
@@ -261,7 +261,7 @@ def test_login_works_with_agent_keys_of_every_kind(
     assert wire.used_key == fingerprint(ssh_user.home / "held.pub")
 
 
-def test_identities_only_keeps_other_agent_keys_out_and_named_keys_are_tried_first(
+def test_login_with_identities_only_tries_no_agent_key_that_is_not_named(
     ssh_user: SshUser, start_server: Callable[..., Sshd], agent: Callable[..., None]
 ) -> None:
     stray, named = keygen(ssh_user.home / "stray"), keygen(ssh_user.home / "named")
@@ -314,7 +314,7 @@ def test_login_works_with_user_certificates_from_files_and_from_the_agent(
     assert server.log.read_text().count("Accepted publickey") == 6
 
 
-def test_hardware_dsa_open_and_damaged_key_files_each_have_their_own_message(
+def test_unusable_ssh_keys_of_each_kind_have_an_error_message_of_their_own(
     ssh_user: SshUser, start_server: Callable[..., Sshd]
 ) -> None:
     import base64

@@ -91,7 +91,7 @@ def test_a_typed_passphrase_is_not_shown_on_the_terminal() -> None:
     assert printed.strip() == "opensesame"
 
 
-def test_without_a_terminal_no_question_is_asked_and_the_answer_is_no() -> None:
+def test_a_yes_or_no_question_without_a_terminal_counts_as_answered_no() -> None:
     code = "from bootstrap.link.prompt import Prompt; t = Prompt(print); "
     code += "print(t.has_terminal(), t.confirm('?'))"
     done = subprocess.run(

@@ -14,7 +14,7 @@ from tests.unit.link.conftest import SshUser
 from tests.unit.link.sshd import keygen
 
 
-def test_an_alias_in_an_included_ssh_config_file_is_resolved(ssh_user: SshUser) -> None:
+def test_a_host_alias_in_an_included_ssh_config_file_is_resolved(ssh_user: SshUser) -> None:
     (ssh_user.home / "more").write_text("Host gpu\n HostName 10.1.2.3\n Port 2200\n User ubuntu\n")
     ssh_user.write(f"Include {ssh_user.home}/more")
     endpoint = ssh_user.endpoint("gpu")
@@ -22,7 +22,7 @@ def test_an_alias_in_an_included_ssh_config_file_is_resolved(ssh_user: SshUser) 
     assert endpoint.identity_files == (ssh_user.key,)
 
 
-def test_match_blocks_of_the_ssh_config_are_applied(ssh_user: SshUser) -> None:
+def test_match_blocks_of_the_ssh_config_apply_to_a_host(ssh_user: SshUser) -> None:
     ssh_user.write("Match host gpu exec true\n  User matched")
     assert ssh_user.endpoint("gpu").user == "matched"
 
@@ -33,7 +33,7 @@ def test_a_typed_user_and_port_win_over_the_ssh_config(ssh_user: SshUser) -> Non
     assert (endpoint.user, endpoint.port) == ("root", 7)
 
 
-def test_the_profiles_user_is_taken_only_if_no_other_is_named(ssh_user: SshUser) -> None:
+def test_the_login_user_of_a_profile_is_used_only_if_no_other_is_named(ssh_user: SshUser) -> None:
     assert ssh_user.endpoint("10.1.2.3", user="ubuntu").user == "ubuntu"
     assert ssh_user.endpoint("me@10.1.2.3", user="ubuntu").user == "me"
     assert ssh_user.endpoint("10.1.2.3").user == getpass.getuser()

@@ -38,7 +38,7 @@ from bootstrap.onbox.python.lacking import advice, lacking, missing_libraries
         ("", None),
     ],
 )
-def test_the_missing_tool_or_header_of_a_failed_build_is_named_with_its_package(
+def test_setup_names_the_tool_or_header_that_a_failed_package_build_lacks(
     said: str, found: tuple[str, str] | None
 ) -> None:
     assert lacking(said) == found

@@ -243,7 +243,7 @@ def test_a_lease_of_dollars_counts_by_the_price_the_account_reports_now() -> Non
     assert own.until_stopped().spent == pytest.approx(3.0, abs=0.1)
 
 
-def test_a_lease_of_dollars_without_a_known_price_does_not_end() -> None:
+def test_a_lease_of_dollars_does_not_end_a_box_of_unknown_price() -> None:
     state = LeaseState()
     for at in range(0, 100_000, 1000):
         assert advance(LeaseTerms(dollars=0.01), state, Tick("b", float(at), 0.0)) == []
@@ -260,7 +260,7 @@ def test_a_lease_of_idle_time_counts_from_the_last_use_of_the_box(run: bool) -> 
     assert 1800 <= held.now - 5 * HOUR <= 1800 + grace + 60
 
 
-def test_a_run_that_computes_but_writes_nothing_ends_the_lease_as_stalled() -> None:
+def test_a_lease_ends_a_box_whose_run_computes_but_writes_nothing() -> None:
     held = world(stall=HOUR)
     while held.now < 3 * HOUR:
         held.pass_time()
@@ -443,7 +443,7 @@ def test_at_the_leases_end_a_box_is_destroyed_only_if_all_results_were_pulled(
     assert overdrawn(held, HOUR) <= SLACK_S
 
 
-def test_a_lease_destroys_only_after_a_fresh_safety_check_and_else_stops() -> None:
+def test_a_lease_destroys_a_box_only_after_a_fresh_safety_check_and_else_stops_the_box() -> None:
     terms, state = LeaseTerms(seconds=60.0, then="destroy"), LeaseState()
 
     def at(seconds: float, **given: Any) -> list[str]:

@@ -157,7 +157,7 @@ def test_a_profile_can_turn_a_verdict_check_into_ignore_warn_or_return(
     assert (row["outcome"], result["verdict"]) == (outcome, verdict)
 
 
-def test_disk_speed_is_not_judged_while_a_run_is_alive() -> None:
+def test_the_verdict_does_not_judge_disk_speed_during_a_run() -> None:
     facts = {**NO_GPU, "init": {"error": 12}, "gpus": {}, **WELL, "disk_speed": 1.0}
     result = judge.judge(facts, ExpectedHardware(require=False, run_alive=True), 0.1)
     assert result["verdict"] == "keep"
@@ -237,13 +237,13 @@ def test_verify_counts_cpus_and_memory_a_cgroup_grants(tmp_path: Path, limits: l
     assert facts["ram"]["granted"] == 512 << 20
 
 
-def test_measuring_the_disk_speed_leaves_no_file(tmp_path: Path) -> None:
+def test_verify_leaves_no_file_after_measuring_the_disk_speed(tmp_path: Path) -> None:
     facts = told(tmp_path, "--write")
     assert facts["disk_speed"] > 0
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_speed_of_a_disk_without_room_is_not_measured(
+def test_verify_does_not_measure_the_speed_of_a_full_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(machine_reader, "disk", lambda workdir: 1 << 20)

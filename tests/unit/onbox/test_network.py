@@ -107,12 +107,12 @@ def at_best(index: IndexServer, within: Callable[[float], bool]) -> bool:
     return False
 
 
-def test_the_speed_of_a_package_index_is_measured_by_fetching_a_wheel(index: IndexServer) -> None:
+def test_verify_measures_the_speed_of_a_package_index_by_a_wheel(index: IndexServer) -> None:
     assert at_best(index, lambda mb_s: mb_s > 20)
     assert [path for path, _ in index.asked][-2:] == ["/simple/uv/", f"/files/{WHEEL}"]
 
 
-def test_the_speed_of_a_slow_index_is_measured_within_its_limit(index: IndexServer) -> None:
+def test_verify_measures_a_slow_package_index_within_its_limit(index: IndexServer) -> None:
     index.rate = MIB
     assert at_best(index, lambda mb_s: 0.6 < mb_s < 1.5)
 
@@ -123,13 +123,13 @@ def test_verify_compares_the_clock_of_a_box_with_the_package_index(index: IndexS
     assert facts["date"] == pytest.approx(7200, abs=60)
 
 
-def test_a_package_index_file_too_small_to_measure_gives_no_speed(index: IndexServer) -> None:
+def test_verify_reports_no_speed_of_an_index_with_tiny_files(index: IndexServer) -> None:
     index.size = 1000
     facts, _ = told(index.url)
     assert facts["index"] is None
 
 
-def test_credentials_of_the_package_index_are_sent_but_not_reported(index: IndexServer) -> None:
+def test_verify_sends_credentials_of_an_index_but_does_not_report_them(index: IndexServer) -> None:
     secret = index.url.replace("//", "//me:s%40cret@")
     facts, _ = told(secret)
     assert "cret" not in repr(facts)
@@ -137,7 +137,7 @@ def test_credentials_of_the_package_index_are_sent_but_not_reported(index: Index
     assert facts["index"]["mb_s"] > 0
 
 
-def test_an_unusable_package_index_is_reported_with_the_cause(index: IndexServer) -> None:
+def test_verify_reports_an_unusable_package_index_with_the_cause(index: IndexServer) -> None:
     index.status = 503
     assert told(index.url)[0]["index"]["error"] == "it answers 503"
     refused = told(NOBODY)[0]["index"]

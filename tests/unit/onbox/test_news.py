@@ -226,7 +226,7 @@ def test_the_address_in_a_secret_gets_only_the_kinds_of_news_in_the_profile(
     assert not (there.run / "notify").exists()
 
 
-def test_a_failing_receiver_of_news_is_tried_three_times_and_shown_in_status(
+def test_a_failing_receiver_of_news_is_tried_three_times_and_named_by_status(
     there: WatchedRun, web: WebReceiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     web.codes = [500, 503, 500]
@@ -250,7 +250,7 @@ def test_a_failing_receiver_of_news_is_tried_three_times_and_shown_in_status(
     assert "a-secret" not in post("http://[a-secret/", A_NEWS)
 
 
-def test_a_receivers_short_retry_after_is_waited_for_and_a_long_one_reported(
+def test_a_short_retry_after_of_a_news_receiver_is_obeyed_and_a_long_one_reported(
     web: WebReceiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses = list[float]()
@@ -301,7 +301,7 @@ def try_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Try:
     return work
 
 
-def test_documented_webhooks_and_phone_deliver_the_news(try_recipe: Try, web: WebReceiver) -> None:
+def test_the_documented_webhooks_and_phone_deliver_news(try_recipe: Try, web: WebReceiver) -> None:
     try_recipe("team", hooks__slack__com=web.url)
     try_recipe("discord", discord__com=web.url)
     try_recipe("phone", ntfy__sh=web.url)

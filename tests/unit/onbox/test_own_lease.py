@@ -312,7 +312,7 @@ def test_a_lease_does_not_stop_a_pod_whose_results_link_outside_the_volume(
     assert is_running(account) == wipes
 
 
-def test_a_box_reads_its_price_and_its_last_start_from_its_own_account(
+def test_a_lease_reads_price_and_last_start_of_its_box_from_the_account(
     account: SimulatedAccount, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     account.clock = SimulatedClock(time.time)

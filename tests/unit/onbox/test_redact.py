@@ -103,7 +103,7 @@ def test_redaction_of_a_stream_delays_only_a_possible_start_of_a_secret():
     assert stream.feed(TOKEN.encode()) == b"[T hidden]"
 
 
-def test_text_without_secrets_and_odd_bytes_pass_the_redactor_unchanged():
+def test_redaction_does_not_change_text_without_secrets_or_odd_bytes():
     data = bytes(range(256))
     assert Redactor({}).redact(data) == data
     assert pieces(Redactor({}), [data, data]) == data * 2

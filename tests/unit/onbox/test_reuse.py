@@ -318,6 +318,6 @@ def test_packages_of_an_image_are_reused_only_by_the_same_python_and_abi(tmp_pat
     assert not image_packages.same_interpreter(str(tmp_path / "a"), str(tmp_path / "b"))
 
 
-def test_an_image_packages_record_file_is_parsed_only_once(image: Path) -> None:
+def test_the_file_list_of_an_image_package_is_read_only_once(image: Path) -> None:
     one = install(image, "thing", {"thing.py": "x = 1\n"})
     assert record(one.info) is record(one.info)

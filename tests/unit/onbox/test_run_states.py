@@ -94,7 +94,7 @@ QUEUED = "waits for its turn"
 
 
 @pytest.mark.parametrize("name", [QUEUED])
-def test_status_says_what_a_queued_run_waits_for_and_whether_a_process_waits(
+def test_status_says_what_a_queued_run_waits_for_and_if_nothing_will_start_it(
     workdir: Path, processes: Processes
 ) -> None:
     run = run_of(workdir)
@@ -255,7 +255,7 @@ def test_stop_ends_runs_of_the_given_repository_only(tmp_path: Path) -> None:
             processes.close()
 
 
-def test_processes_that_a_run_left_behind_are_counted_only_while_alive(tmp_path: Path) -> None:
+def test_status_counts_processes_left_by_a_run_only_while_they_live(tmp_path: Path) -> None:
     processes = some_processes()
     try:
         lines = [processes.line(word) for word in ("alive", "dead", "reused", "zombie", "alive")]

@@ -83,7 +83,7 @@ def test_setup_reads_no_commented_or_remote_requirement_file(tmp_path: Path, lin
     ]
 
 
-def test_included_requirement_files_are_found_relative_to_their_folder(tmp_path: Path) -> None:
+def test_requirement_files_include_others_relative_to_their_own_folder(tmp_path: Path) -> None:
     files: dict[str, str | bytes] = {
         "requirements.txt": "-r req/train.txt\n",
         "req/train.txt": '-r ../base.txt\n-c pins.txt\n-r a b.txt\n-r"c d e.txt"\n',
@@ -227,7 +227,7 @@ DEPENDS = {
 
 
 @pytest.mark.parametrize(("files", "changed"), DEPENDS.values(), ids=DEPENDS)
-def test_a_change_of_any_file_that_the_installer_reads_makes_another_environment(
+def test_changing_any_file_that_the_installer_reads_makes_another_environment(
     tmp_path: Path, files: dict[str, str | bytes], changed: str
 ) -> None:
     conda, added = "e.yml" if "e.yml" in files else "", str(files.get("added", "")).split()

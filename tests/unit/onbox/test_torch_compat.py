@@ -33,7 +33,7 @@ OLD_SHEET = ["sm_50", "sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_90"]
         ((10, 2), (10, 2), True),
     ],
 )
-def test_a_driver_runs_torch_builds_of_the_same_or_an_older_major_cuda(
+def test_setup_accepts_torch_of_the_same_or_an_older_cuda_as_the_driver(
     driver: tuple[int, int], wheel: tuple[int, int], runs: bool
 ) -> None:
     assert torch_compat.driver_runs(driver, wheel) is runs
@@ -82,7 +82,7 @@ def test_torch_kernels_compiled_on_a_box_need_a_driver_as_new_as_the_compiler() 
         (CudaTarget(None, ()), "cu130"),
     ],
 )
-def test_the_advised_torch_backend_fits_driver_and_card(gpu: CudaTarget, backend: str) -> None:
+def test_the_torch_backend_that_setup_advises_fits_the_gpu(gpu: CudaTarget, backend: str) -> None:
     assert backend_for(gpu) == backend
 
 

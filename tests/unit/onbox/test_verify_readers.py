@@ -65,7 +65,7 @@ def exit_code(child: Child) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child.process, 0)[1])
 
 
-def test_readers_of_the_gpu_check_run_at_the_same_time() -> None:
+def test_the_gpu_check_reads_gpu_and_machine_at_the_same_time() -> None:
     """Each ends only after all have begun."""
     told = readers.run([Reader("meet", (str(n),), 60) for n in range(4)])
     assert [each.whole for each in told] == [True] * 4

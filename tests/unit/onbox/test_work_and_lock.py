@@ -77,7 +77,7 @@ def test_the_newest_run_of_the_same_work_is_the_last_to_begin(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(("of", "why"), [("c1", "snapshot"), ("c2", "commit")])
-def test_changes_on_the_same_commit_are_reported_as_a_new_snapshot_not_a_new_commit(
+def test_setup_reports_changed_files_of_the_same_commit_as_a_new_snapshot(
     of: str, why: str, tmp_path: Path
 ) -> None:
     run = tmp_path / "runs/k/a-1"

@@ -78,7 +78,7 @@ def test_every_profile_key_declares_whether_its_value_needs_consent() -> None:
     assert set(taking_keys()) == set(TAKES)
 
 
-def test_a_profile_key_without_a_consent_declaration_is_noticed() -> None:
+def test_a_new_profile_key_without_consent_rule_is_noticed() -> None:
     url = {"__annotations__": {"url": str}, "url": field("Where it is.")}
     bucket = {"__annotations__": {"bucket": type("Bucket", (Section,), url)}}
     grown = type("Grown", (Profile,), {**bucket, "bucket": field("What is fetched.")})
@@ -508,7 +508,7 @@ def test_borrowed_git_objects_need_consent_also_with_the_users_own_profile(
     load_profile(options)
 
 
-def test_a_genuine_worktree_submodule_or_separate_git_folder_needs_no_consent(
+def test_a_real_worktree_submodule_or_separate_git_folder_needs_no_consent(
     says: Says, clone: UserRepository, private: UserRepository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other repository has a record of them, or the git folder is inside the tree."""
@@ -544,7 +544,7 @@ def test_data_from_this_machine_or_an_s3_bucket_needs_consent_and_https_data_doe
 
 
 @pytest.mark.slow
-def test_a_path_inside_the_repository_needs_no_consent_unless_a_symlink_leads_out(
+def test_a_profile_path_inside_the_repository_needs_no_consent_unless_a_symlink_leads_out(
     says: Says, user: User
 ) -> None:
     options = says("data: [{from: sets/big, to: a}]\nssh: {identity: ~/homework/sets/id}")

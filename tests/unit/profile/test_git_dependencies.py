@@ -34,7 +34,7 @@ def found(files: Mapping[str, str], **python: Any) -> list[tuple[str, str]]:
         ("lib @ git+https://example.org/me/lib # why", "https://example.org/me/lib", ""),
     ],
 )
-def test_a_git_requirement_gives_its_address_and_ref(line: str, address: str, ref: str) -> None:
+def test_address_and_ref_of_a_git_requirement_are_read(line: str, address: str, ref: str) -> None:
     assert found({"requirements.txt": f"torch\n{line}\n"}) == [(address, ref)]
 
 

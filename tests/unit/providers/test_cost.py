@@ -10,7 +10,7 @@ PER_HOUR = {"AWS": 4.10, "GCP": 3.67, "Lambda": 1.10, "Vast.ai": 0.90}
 """An A100 of 40 GB, by the comparison of the reference documents: dollars for each GPU."""
 
 
-def test_ten_experiments_of_fifty_hours_cost_the_published_total_of_each_provider() -> None:
+def test_estimate_gives_the_published_total_of_each_provider_for_500_gpu_hours() -> None:
     usage = Usage(hours=50, experiments=10)
     expected = {"AWS": 2050, "GCP": 1835, "Lambda": 550, "Vast.ai": 450}
     for provider, dollars in expected.items():
@@ -23,7 +23,7 @@ def test_estimate_charges_minutes_as_a_part_of_an_hour() -> None:
     assert cost_of(Usage(5 / 60), 0.80).total == pytest.approx(0.07, abs=0.0051)
 
 
-def test_buying_a_1600_dollar_card_breaks_even_after_4000_hours_of_rent_at_40_cents() -> None:
+def test_estimate_says_after_how_many_hours_of_rent_buying_a_gpu_breaks_even() -> None:
     assert break_even_hours(1600, 0.40) == pytest.approx(4000)
     with_power = break_even_hours(1600, 0.40, watts=450, kwh=0.15)
     assert with_power is not None
@@ -45,7 +45,7 @@ def test_estimate_adds_disk_and_egress_to_the_cost_and_lists_unknown_rates() -> 
     assert cost_of(Usage(10), 1.0).unknown == []
 
 
-def test_the_spending_line_compares_dollars_spent_with_the_estimate() -> None:
+def test_report_compares_the_dollars_spent_with_the_estimate() -> None:
     spent = spending(price=0.60, hours=12, seconds=2 * 3600)
     assert spent.line(is_over=False) == "$1.20 so far; $7.20 were estimated"
     assert spent.line(is_over=True) == "$1.20; $7.20 were estimated, $6.00 less"

@@ -45,7 +45,7 @@ def kept(history: RunHistory | None, **changes: object) -> Any:
     return SimpleNamespace(**made, history=lambda: history)
 
 
-def test_the_peak_memory_of_a_finished_run_is_the_most_that_a_gpu_had_in_use() -> None:
+def test_the_peak_memory_of_a_run_is_the_most_that_one_gpu_used() -> None:
     head = {"gpus": [{"index": 0, "name": "NVIDIA A100-SXM4-80GB"}]}
     rows = [
         [1.0, 5.0, 10, [[90.0, 20 * 10**9, 300.0, 60.0]]],

@@ -157,7 +157,7 @@ REFUSED = RefusedKeyError("the key is refused.")
     ],
     ids=["at once", "no answer", "can't be asked", "a lost request"],
 )
-def test_a_box_counts_as_destroyed_once_its_account_no_longer_lists_it(
+def test_down_reports_a_box_as_destroyed_once_the_account_does_not_list_it(
     seconds: list[float], account: Any, asked: int, waited: float, says: list[str]
 ) -> None:
     said: list[str] = []
@@ -279,7 +279,7 @@ def test_down_reports_no_cost_where_the_price_is_unknown(price: float | None) ->
     assert (done.spent, "about" in done.text()) == (None, False)
 
 
-def test_only_one_command_at_a_time_can_tear_down_a_box() -> None:
+def test_only_one_down_at_a_time_can_destroy_a_box() -> None:
     known = met()
     with teardown.teardown_lock(known) as first, teardown.teardown_lock(known) as second:
         assert (first, second) == (True, False)

@@ -76,7 +76,7 @@ HARMLESS = {
 }
 
 
-def test_file_names_that_mean_a_credential_are_recognized_and_harmless_names_are_none() -> None:
+def test_file_names_of_credentials_are_recognized_and_harmless_file_names_are_not() -> None:
     assert [name for name in NAMED if not credential_by_name(name)] == []
     assert [name for name in HARMLESS_NAMES if credential_by_name(name)] == []
 

@@ -221,7 +221,7 @@ def crypt(new: New, home: Path, tmp_path: Path) -> SampleRepository:
     return SampleRepository(tmp_path / "clone")
 
 
-def test_a_git_filter_never_runs_for_a_snapshot(crypt: SampleRepository, home: Path) -> None:
+def test_taking_a_snapshot_never_runs_a_git_filter(crypt: SampleRepository, home: Path) -> None:
     assert (crypt.root / "a.key").read_text() == "secret\n"
     os.utime(crypt.root / "b", (1, 1))
     found = take(crypt)
@@ -436,7 +436,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_snapshot_store_is_made_again(
+def test_a_damaged_store_of_snapshots_is_made_again(
     repo: SampleRepository, stores: Path, damage: str, tmp_path: Path
 ) -> None:
     repo.write("train.py", "print(2)\n")

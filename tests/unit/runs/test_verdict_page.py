@@ -58,7 +58,7 @@ def hostile() -> Verdict:
     return read_verdict(json.dumps(everything).encode())
 
 
-def test_html_from_a_hostile_box_is_only_text_on_the_verdict_page() -> None:
+def test_html_sent_by_a_hostile_box_is_plain_text_on_the_verdict_page() -> None:
     seen = parsed(verdict_page(hostile(), ABOUT))
     well = parsed(
         verdict_page(read_verdict(json.dumps(document()).encode()), Subject("b", "p", AT))

@@ -62,7 +62,7 @@ def test_a_folder_without_a_repository_is_a_usage_error_unless_no_source_is_need
     assert payload(tmp_path, with_source=False).source.commit == ""
 
 
-def test_uncommitted_changes_are_sent_unless_only_the_commit_is_wanted(user: User) -> None:
+def test_setup_sends_uncommitted_changes_unless_option_committed_only_is_set(user: User) -> None:
     repository = user.repository()
     repository.write({"train.py": "x", "new.py": "y"})
     found = payload(repository.root)
@@ -111,7 +111,7 @@ def test_setup_refuses_uncommitted_changes_when_git_ref_is_another_commit(user: 
     assert str(payload(repository.root, "git.ref=v2").changes) == "1 modified"
 
 
-def test_a_box_that_clones_by_url_gets_no_changes_and_the_user_is_warned(user: User) -> None:
+def test_setup_by_git_url_sends_no_uncommitted_changes_and_warns_the_user(user: User) -> None:
     repository = user.repository()
     repository.git("remote", "add", "origin", "https://example.org/me/homework.git")
     assert not payload(repository.root, "git.access=url").warnings
@@ -144,7 +144,7 @@ def test_a_placeholder_in_a_train_command_is_refused(user: User, command: str, l
         assert sets.partition("=")[0] in str(caught.value.where)
 
 
-def test_a_door_is_refused_with_a_list_of_changes_it_can_not_carry(user: User) -> None:
+def test_render_for_a_door_refuses_and_lists_uncommitted_changes(user: User) -> None:
     repository = user.repository()
     repository.write({"train.py": "x", "new.py": "y"})
     for words in (("oneliner",), ("render", "--for", "ec2")):
@@ -244,7 +244,7 @@ def test_a_profile_with_git_access_by_url_needs_a_remote(user: User) -> None:
         payload(repository.root, "git.access=url")
 
 
-def test_the_script_contains_only_the_steps_that_the_profile_needs(user: User) -> None:
+def test_the_setup_script_contains_only_steps_that_the_profile_needs(user: User) -> None:
     repository = user.repository()
     assert [step.name for step in payload(repository.root).steps][-2:] == ["python", "smoke"]
     for without in ("gpu.smoke=none", "gpu.require=false"):
@@ -256,7 +256,7 @@ def test_the_script_contains_only_the_steps_that_the_profile_needs(user: User) -
     assert "ssh" not in [step.name for step in local.steps]
 
 
-def test_the_repository_root_is_found_from_a_subfolder(user: User, tmp_path: Path) -> None:
+def test_setup_in_a_subfolder_uses_the_whole_repository(user: User, tmp_path: Path) -> None:
     repository = user.repository()
     below = repository.root / "a/b"
     below.mkdir(parents=True)

@@ -41,7 +41,7 @@ def test_an_environment_without_extra_requirements_is_the_same_as_for_earlier_ve
     assert inputs(tmp_path) == f"v1 {tmp_path}/.venv '' uv auto '' '' '' \n"
 
 
-def test_python_reuse_never_does_not_make_another_environment(tmp_path: Path) -> None:
+def test_python_reuse_never_in_a_profile_keeps_the_environment(tmp_path: Path) -> None:
     never = profile("ssh", "python.reuse=never")
     assert inputs(tmp_path, "python.reuse=never") == inputs(tmp_path)
     assert python_id(never.python) == python_id(profile("ssh").python)

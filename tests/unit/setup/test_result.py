@@ -220,7 +220,7 @@ def test_a_package_that_no_index_has_is_named_from_the_log_of_a_setup(log: bytes
         b"  cause: client error (Connect)\n  cause: dns error\n",
     ],
 )
-def test_a_host_that_dns_does_not_find_is_named_without_credentials_of_its_url(log: bytes) -> None:
+def test_setup_names_a_host_that_dns_does_not_find_without_credentials(log: bytes) -> None:
     assert named_in("no-dns", log) == "no-such.org"
     assert named_in("no-dns", log.replace(b"//", b"//me:token@")) in ("no-such.org", "")
 

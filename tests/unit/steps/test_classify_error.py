@@ -124,7 +124,7 @@ def test_a_step_that_fails_on_a_full_disk_says_so(free: int, code: str, tmp_path
         ("command-failed", "fetching uv failed: File is not a zip file"),
     ],
 )
-def test_a_failed_fetch_of_uv_gives_its_error_code(code: str, said: str, tmp_path: Path) -> None:
+def test_a_failed_download_of_uv_gives_an_error_code(code: str, said: str, tmp_path: Path) -> None:
     then = f"{shell_part('lib', 'uv')}\nUV_VERSION=0 STEP_CODE=/dev/stdout\n(uv_failed) || :"
     assert classify(tmp_path, said, then) == code
 

@@ -94,7 +94,7 @@ def test_each_command_for_a_run_named_box_slash_run_goes_to_that_box(at: User) -
         assert "the box gpu is known" in at.run(task, "--run", "gpu/train-1", "--json").must(4).err
 
 
-def test_a_run_that_only_one_known_box_has_needs_no_host(at: User) -> None:
+def test_a_command_for_a_run_that_only_one_box_has_needs_no_host(at: User) -> None:
     at.run("setup", "--host", "local", "--profile", "ssh", "--dry")  # gives the repository its key
     (known,) = at.state.glob("repositories/*.json")
     key = json.loads(known.read_text())["id"]
@@ -164,7 +164,7 @@ def test_a_command_that_only_reads_accepts_dry(case: str, at: User) -> None:
     at.run("--dry", *HARMLESS[case]).must(0)
 
 
-def test_the_programs_help_lists_only_options_that_have_an_effect(at: User) -> None:
+def test_help_lists_only_options_that_have_an_effect(at: User) -> None:
     shown = at.run("--help").must(0).out
     assert at.run().must(0).out == shown
     own = shown.partition("Options of the program")[2].split()

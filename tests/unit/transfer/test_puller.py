@@ -471,7 +471,7 @@ def test_a_result_that_grows_beyond_its_announced_size_ends_the_pull(box: Result
 @pytest.mark.parametrize(
     "path", ["../a", "/etc/x", "out/a\x1b[2J\nb", "out/.git/config", "a" * 300]
 )
-def test_result_names_that_may_not_be_created_here_are_named_as_missing(
+def test_pull_names_results_whose_file_name_is_not_allowed_here_as_missing(
     box: ResultsHere, path: str
 ) -> None:
     with box.pulling() as puller:
@@ -512,7 +512,7 @@ def test_endless_result_names_from_a_box_do_not_fill_this_machines_memory(
 
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=range(len(ANSWERS)))
-def test_senseless_answers_to_a_pull_are_refused(
+def test_pull_refuses_senseless_answers_of_a_box(
     box: ResultsHere, answer: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with box.source() as source:
@@ -521,7 +521,7 @@ def test_senseless_answers_to_a_pull_are_refused(
             source.look(live=False)
 
 
-def test_a_box_that_sends_another_file_than_requested_is_refused(
+def test_pull_refuses_a_box_that_sends_another_file_than_requested(
     box: ResultsHere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     box.write("out/a", "1")
@@ -558,7 +558,7 @@ def test_a_run_of_an_earlier_version_has_results_of_the_profile(box: ResultsHere
         ([{"i": 0, "given": [["", "x", True]]}], "invalid"),
     ],
 )
-def test_a_box_that_sends_fewer_or_more_digests_than_requested_is_refused(
+def test_pull_refuses_a_box_that_sends_fewer_or_more_digests_than_requested(
     box: ResultsHere, answers: list[dict[str, Any]], says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     box.write("out/a", "1")

@@ -391,7 +391,7 @@ def test_an_endless_answer_to_a_push_is_refused(
     assert len([*endless]) == 99
 
 
-def test_very_many_empty_folders_are_pushed(
+def test_push_sends_very_many_empty_folders(
     push: Push, source: Path, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More names than one frame takes."""

@@ -39,7 +39,7 @@ def plain(clock, stream, out=None) -> PlainScreen:
     return PlainScreen(stream, out or paper(), now=clock, clock=clock.show)
 
 
-def test_a_whole_setup_is_shown_as_plain_lines(clock):
+def test_setup_without_a_terminal_is_shown_as_plain_lines(clock):
     stream, out = paper(), paper()
     with closing(plain(clock, stream, out)) as screen:
         screen.price = 1.2
@@ -90,7 +90,7 @@ def test_the_log_end_shown_for_a_step_has_limited_lines_and_width(clock):
     assert max(map(len, lines)) < 2100
 
 
-def test_text_from_a_box_is_shown_without_control_sequences_and_secrets(clock):
+def test_plain_output_shows_text_from_a_box_without_control_codes_and_secrets(clock):
     stream, out = paper(), paper()
     screen = plain(clock, stream, out)
     screen.redact = lambda text: text.replace("hunter22", "[PW hidden]")

@@ -73,7 +73,7 @@ def test_repeated_events_of_a_setup_step_are_shown_once():
     assert steps.rows["repo"].seconds is None
 
 
-def test_a_warning_is_shown_once_for_the_whole_setup():
+def test_a_repeated_warning_of_a_setup_is_shown_once():
     steps = taken()
     news = []
     for t in range(3):
@@ -121,7 +121,7 @@ def test_a_step_run_on_a_box_for_the_first_time_says_what_it_does():
     assert steps.rows["tools"].words() == ["installing what is missing"]
 
 
-def test_progress_in_bytes_of_many_files_shows_the_file_count():
+def test_progress_of_a_transfer_of_many_files_shows_their_number():
     steps = taken(ev(0, "python", "start"))
     for t, done, files in ((1, 10e6, 100), (2, 20e6, 1200)):
         sent = {"done": done, "total": 40e6, "unit": "bytes", "files": files, "all_files": 2000}

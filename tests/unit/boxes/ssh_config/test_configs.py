@@ -80,7 +80,7 @@ def test_the_include_line_is_found_where_the_user_moved_it_in_the_ssh_config(
         assert not has_block(lookalike.encode(), include)
 
 
-def test_an_include_line_moved_to_where_it_has_no_effect_is_reported(
+def test_an_include_line_in_the_ssh_config_that_has_no_effect_is_reported(
     place: ConfigPlace, make_box: MakeBox
 ) -> None:
     make_box("my-box")

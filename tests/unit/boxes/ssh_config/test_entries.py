@@ -99,7 +99,7 @@ def test_a_box_known_by_a_bare_address_gets_an_ssh_alias_with_its_port(
     assert before[0] != 0
 
 
-def test_ssh_config_entries_follow_a_moved_box_and_drop_a_forgotten_one(
+def test_ssh_config_entries_follow_a_moved_box_and_lose_a_forgotten_box(
     place: ConfigPlace, make_box: MakeBox
 ) -> None:
     make_box("one")
@@ -116,7 +116,7 @@ def test_ssh_config_entries_follow_a_moved_box_and_drop_a_forgotten_one(
     assert not update(place).changed
 
 
-def test_a_box_recorded_by_a_newer_version_keeps_its_ssh_config_entry(
+def test_a_box_recorded_by_a_newer_boxstrap_keeps_its_ssh_config_entry(
     place: ConfigPlace, make_box: MakeBox
 ) -> None:
     make_box("one")
@@ -194,7 +194,7 @@ def test_a_box_with_the_name_of_another_host_in_the_users_ssh_config_gets_no_ent
     assert update(place, afresh=True).alias(box) == "work"
 
 
-def test_a_box_name_that_the_user_has_in_other_capitals_gets_no_entry(
+def test_a_box_name_in_the_users_ssh_config_in_other_capitals_gets_no_entry(
     place: ConfigPlace, make_box: MakeBox
 ) -> None:
     """The entry of `GPU` has the name `gpu` too."""

@@ -89,7 +89,7 @@ def test_an_ssh_config_that_is_a_folder_hard_linked_or_huge_is_not_changed(
     assert "larger than 16 MiB" in update(place).trouble
 
 
-def test_the_owner_of_the_ssh_config_and_the_mode_of_its_folder_are_kept(
+def test_writing_the_ssh_config_keeps_its_owner_and_the_mode_of_its_folder(
     place: ConfigPlace, make_box: MakeBox
 ) -> None:
     if os.geteuid() != 0:
@@ -149,7 +149,7 @@ def test_the_file_of_ssh_config_entries_is_private_to_the_user(
     assert place.folder.stat().st_mode & 0o7777 == 0o700
 
 
-def test_ssh_config_entries_work_with_blanks_and_odd_letters_in_their_folders(
+def test_ssh_config_entries_work_with_folders_of_blanks_and_odd_letters(
     place: ConfigPlace, make_box: MakeBox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """As macOS has them: Library/Application Support."""
