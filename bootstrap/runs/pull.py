@@ -436,20 +436,14 @@ class _Pull:
         known, digest = record.files.get(MANIFEST), hashlib.sha256(text).hexdigest()
         if known and known.sha256 == digest and self._is_here(known):
             return
-        partial = self._landing.partial(MANIFEST, (), len(text))
         try:
-            partial.restart()
-            partial.write(text)
-            partial.finish(digest, time.time_ns())
-            place = self._landing.land(MANIFEST, partial, record.ours, record.will_replace)
-            home = self._landing.look(place)
+            part = self._landing.whole(MANIFEST, text, digest, time.time_ns())
+            place, home = self._landing.land(MANIFEST, part, record.ours, record.will_replace)
             if home is not None:
                 record.add(MANIFEST, PulledFile((), digest, place, home))
         except OSError:
             if not self._puller.stopped:
                 raise
-        finally:
-            partial.close()
 
     def _receipt(self, manifest: Manifest) -> Path | None:
         """Write the receipt, and return it if it has all; synced first, to survive a crash."""

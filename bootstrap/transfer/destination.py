@@ -134,11 +134,36 @@ class TooLong(Exception):  # noqa: N818 - said of what comes, not of us
     """More of a file arrives than was announced."""
 
 
+class HomeFile(NamedTuple):
+    """The state of a file here."""
+
+    size: int
+    modified: int
+    inode: int
+
+
+class WholePart(NamedTuple):
+    """A complete file in the folder of incomplete ones; or a link, which leads to `to` from its own
+    folder."""
+
+    name: str
+    sha256: str
+    home: HomeFile
+    """What it is once it is named."""
+    to: str = ""
+    aside: str = ""
+    """The folder that it is in, which gets its name with all of them at once."""
+
+
 class PartialFile:
     """A file that is being received, in the folder `parts`. An earlier part of it is continued."""
 
+    to = aside = ""
+
     def __init__(self, parts: int, name: str, size: int) -> None:
         self.name, self.size = name, size
+        self.home: HomeFile | None = None
+        """What it is once it is named; None if it is not complete."""
         self._digest = hashlib.sha256()
         self._whole = ""
         self.at = 0
@@ -177,9 +202,7 @@ class PartialFile:
             raise TooLong
         self._digest.update(piece)
         self.at += len(piece)
-        done = os.write(self._file, piece)
-        while done < len(piece):
-            done += os.write(self._file, memoryview(piece)[done:])
+        _write_all(self._file, piece)
 
     def finish(self, sha256: str, modified: int) -> bool:
         """Set its time and close it, if all of it is here; else discard what is here of it, and
@@ -188,8 +211,7 @@ class PartialFile:
         if (self.at, whole) != (self.size, sha256):
             self.restart()
             return False
-        with contextlib.suppress(OSError, OverflowError, ValueError):  # a box may name any time
-            os.utime(self._file, ns=(modified, modified))
+        self.home = _with_time(self._file, modified)
         if self.size > _SYNCED:
             os.fsync(self._file)
         self._whole = whole
@@ -204,23 +226,26 @@ class PartialFile:
             self._file = -1
 
 
-class PartialLink(NamedTuple):
-    """A link in the folder of incomplete files, which leads to its target from its own folder."""
+def _write_all(file: int, content: bytes) -> None:
+    done = os.write(file, content)
+    while done < len(content):
+        done += os.write(file, memoryview(content)[done:])
 
-    name: str
-    sha256: str
+
+def _with_time(file: int, modified: int) -> HomeFile:
+    """Give an open file its time; return what it is then."""
+    try:  # noqa: SIM105 - that is a microsecond more for each file
+        os.utime(file, ns=(modified, modified))
+    except (OSError, OverflowError, ValueError):
+        pass  # a box may name any time
+    found = os.fstat(file)
+    return HomeFile(found.st_size, found.st_mtime_ns, found.st_ino)
 
 
 _MOST_BESIDE = 1000
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
-
-
-class HomeFile(NamedTuple):
-    """The state of a file here."""
-
-    size: int
-    modified: int
-    inode: int
+_TURN = "turn"
+"""The name that whole small files have, one after the other, until they land."""
 
 
 class LocalFolder:
@@ -352,6 +377,11 @@ class Destination(LocalFolder):
         self._run = run
         self._parts = -1
         self._is_empty = False
+        self._filled, self._new, self._wholes = "", -1, 0
+        """The folder into which small files come; that folder aside, open, if it is not here yet;
+        and how many files are in it, all of them whole."""
+        self._news, self._named = 0, ""
+        """How many folders were made aside, and which of them got its name last."""
         try:
             parts = self._make_folder(self._root, PARTS, 0o700)
             try:
@@ -374,6 +404,7 @@ class Destination(LocalFolder):
     def close(self) -> None:
         """Close the folder; partial files stay, and the next pull continues them."""
         if self._parts >= 0:
+            self._fill("")
             with contextlib.suppress(OSError):
                 os.rmdir(PARTS, dir_fd=self._root)
             os.close(self._parts)
@@ -381,11 +412,63 @@ class Destination(LocalFolder):
         super().close()
 
     def partial(self, path: str, state: Sequence[int], size: int) -> PartialFile:
-        """Open the partial file for a path and its state on the box; without a state, the one that
-        they all take turns in: of a file that lands before the next one. Raises OSError."""
-        return PartialFile(self._parts, self._part(path, state) if state else "turn", size)
+        """Open the partial file for a path and its state on the box. Raises OSError."""
+        return PartialFile(self._parts, self._part(path, state), size)
 
-    def link(self, path: str, to: str) -> PartialLink:
+    def whole(self, path: str, content: bytes, sha256: str, modified: int) -> WholePart:
+        """Write a complete file. It lands before the next one; in a folder that is not here yet,
+        with all of that. Raises OSError."""
+        folder, _, last = path.rpartition("/")
+        if folder != self._filled:
+            self._fill(folder)
+        aside = str(self._news) if self._new >= 0 else ""
+        into, name = (self._new, last) if aside else (self._parts, _TURN)
+        try:
+            file = os.open(name, _WRITTEN | os.O_EXCL, 0o666, dir_fd=into)
+        except FileExistsError:  # one that did not land, or of the same name but for its case
+            aside, into, name = "", self._parts, _TURN
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=into)
+            file = os.open(name, _WRITTEN | os.O_EXCL, 0o666, dir_fd=into)
+        try:
+            _write_all(file, content)
+            home = _with_time(file, modified)
+        finally:
+            os.close(file)
+        self._wholes += 1
+        return WholePart(f"{aside}/{name}" if aside else name, sha256, home, aside=aside)
+
+    def _fill(self, folder: str) -> None:
+        """Make a folder aside, for the small files of one that is not here yet."""
+        if self._new >= 0:
+            os.close(self._new)
+        self._filled, self._new, self._wholes = folder, -1, 0
+        try:
+            self._folder_of(f"{folder}/", make=False)
+        except FileNotFoundError:
+            self._news += 1
+            os.mkdir(str(self._news), dir_fd=self._parts)
+            self._new = os.open(str(self._news), _FOLDER, dir_fd=self._parts)
+        except OSError:
+            pass  # said of each file
+
+    def _name_folder(self, aside: str, path: str) -> bool:
+        """Give a folder aside its name, with all that is in it; return False if that is taken, or
+        something in it is not whole."""
+        if path == self._filled:  # nothing is written into a folder that has its name
+            is_whole = self._wholes == len(os.listdir(self._new))  # noqa: PTH208 - it is open
+            self._fill("")
+            if not is_whole:
+                return False
+        folder, name = self._folder_of(path)
+        try:
+            os.rename(aside, name, src_dir_fd=self._parts, dst_dir_fd=folder)
+        except OSError:
+            return False
+        self._named = aside
+        return True
+
+    def link(self, path: str, to: str) -> WholePart:
         """Make a link that `land` takes. Raises OSError."""
         from bootstrap.onbox.results.complete_files import link_digest
 
@@ -394,7 +477,9 @@ class Destination(LocalFolder):
             os.unlink(name, dir_fd=self._parts)
         text = posixpath.relpath(to, posixpath.dirname(path) or ".")
         os.symlink(text, name, dir_fd=self._parts)
-        return PartialLink(name, link_digest(to))
+        found = os.stat(name, dir_fd=self._parts, follow_symlinks=False)
+        home = HomeFile(len(os.fsencode(to)), found.st_mtime_ns, found.st_ino)
+        return WholePart(name, link_digest(to), home, to)
 
     def begun(self, path: str, state: Sequence[int], size: int) -> int:
         """Return how many bytes of it are here already."""
@@ -409,13 +494,28 @@ class Destination(LocalFolder):
 
     def forget_others(self, kept: Collection[tuple[str, Sequence[int]]]) -> None:
         """Remove partial files of files that have changed or are gone."""
+        self._fill("")
         there = os.listdir(self._parts)  # noqa: PTH208 - of a folder that is open
         self._is_empty = not there
         names = {self._part(*one) for one in kept} if there else set()
         for name in there:
             if name not in names:
                 with contextlib.suppress(OSError):
-                    os.unlink(name, dir_fd=self._parts)
+                    self._forget(name)
+
+    def _forget(self, name: str) -> None:
+        """Remove a partial file, or a folder that did not get its name. Raises OSError."""
+        try:
+            folder = os.open(name, _FOLDER, dir_fd=self._parts)
+        except NotADirectoryError:
+            os.unlink(name, dir_fd=self._parts)
+            return
+        try:
+            for one in os.listdir(folder):  # noqa: PTH208 - of a folder that is open
+                os.unlink(one, dir_fd=folder)
+        finally:
+            os.close(folder)
+        os.rmdir(name, dir_fd=self._parts)
 
     @staticmethod
     def _part(path: str, state: Sequence[int]) -> str:
@@ -425,28 +525,32 @@ class Destination(LocalFolder):
     def land(
         self,
         path: str,
-        partial: PartialFile | PartialLink,
+        partial: PartialFile | WholePart,
         ours: Callable[[str, str], Collection[str]],
         replaces: Callable[[str, str, str], None],
-    ) -> str:
-        """Give a complete file its name; return the path below this folder that it got.
+    ) -> tuple[str, HomeFile | None]:
+        """Give a complete file its name; return the path below this folder that it got, and what is
+        there now.
 
         `ours(path, name)`: digests of what pulls of this run put there for it. Only that is
         replaced, and `replaces(path, digest, name)` is called before. Else it gets another name.
         Raises OSError, NotSafeError.
         """
+        aside = partial.aside
+        if aside and (aside == self._named or self._name_folder(aside, path.rpartition("/")[0])):
+            return path, partial.home
         for name in self._names(path):
             folder, last = self._folder_of(name)
             if self._link_new(partial, folder, last):
-                return name
+                return name, partial.home
             content = self.digest(name)
             if content == partial.sha256:
                 os.unlink(partial.name, dir_fd=self._parts)
-                return name
+                return name, self.look(name, partial.to)
             if content and content in ours(path, name):
                 replaces(path, partial.sha256, name)
                 os.rename(partial.name, last, src_dir_fd=self._parts, dst_dir_fd=folder)
-                return name
+                return name, partial.home
         raise NotSafeError(
             f"{shown(path)}: other files have its name, and {_MOST_BESIDE} more beside it.",
             where=str(self.place),
@@ -457,7 +561,7 @@ class Destination(LocalFolder):
         yield path
         yield from (name_beside(path, self._run, number) for number in range(1, _MOST_BESIDE))
 
-    def _link_new(self, partial: PartialFile | PartialLink, folder: int, name: str) -> bool:
+    def _link_new(self, partial: PartialFile | WholePart, folder: int, name: str) -> bool:
         """Name the file; return False if the name is taken."""
         parts = self._parts
         try:

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bootstrap.onbox.lease.safety import safe_note
-from bootstrap.onbox.results.complete_files import FileState
 from bootstrap.onbox.results.run_results import digest_of
 from bootstrap.paths import make_private, write_private
 from bootstrap.transfer.destination import DEEPEST, LONGEST_PATH, HomeFile
@@ -74,10 +73,16 @@ class PulledRecord:
         path, state, sha256, place, home, *to = row
         if not (isinstance(path, str) and isinstance(sha256, str) and isinstance(place, str)):
             return
-        self._keep(path, sha256, place)
         if isinstance(state, list) and isinstance(home, list):
             led = map(str, to)
-            self.files[path] = PulledFile(tuple(state), sha256, place, HomeFile(*home), *led)
+            self._put(path, PulledFile(tuple(state), sha256, place, HomeFile(*home), *led))
+        else:
+            self._keep(path, sha256, place)
+
+    def _put(self, path: str, pulled: PulledFile) -> None:
+        if before := self.files.get(path):
+            self._keep(path, before.sha256, before.place)
+        self.files[path] = pulled
 
     def _keep(self, path: str, sha256: str, place: str) -> None:
         kept = self._places.setdefault((path, place), [])
@@ -86,7 +91,9 @@ class PulledRecord:
 
     def ours(self, path: str, place: str) -> Collection[str]:
         """Return digests of what was put at `place` for `path`: other files may have that path."""
-        return self._places.get((path, place), ())
+        one = self.files.get(path)
+        now = (one.sha256,) if one and one.place == place else ()
+        return (*self._places.get((path, place), ()), *now)
 
     def will_replace(self, path: str, sha256: str, place: str) -> None:
         """Note what is about to replace an earlier pulled file. Raises OSError."""
@@ -97,8 +104,7 @@ class PulledRecord:
     def add(self, path: str, pulled: PulledFile) -> None:
         """Note a file that has landed here; of one that `save` had no time for the same content is
         found there. Raises OSError."""
-        self._keep(path, pulled.sha256, pulled.place)
-        self.files[path] = pulled
+        self._put(path, pulled)
         self._new.append(_row_of(path, pulled))
         if time.monotonic() - self._saved > _EVERY_S:
             self.save()
@@ -309,7 +315,7 @@ class Manifest:
 
     def home_note(self) -> str:
         """Return the digest of all that the run made, by which the box knows that it is here."""
-        return digest_of({path: FileState(*self.files[path].state) for path in self.made})
+        return digest_of({path: self.files[path].state for path in self.made})
 
     def safe_note(self) -> str:
         """Return what the box may note about the run if all its files there are here."""

@@ -4,20 +4,20 @@ into partial files, counted and compared.
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from bootstrap.errors import NO_ROOM, NotSafeError
 from bootstrap.onbox.results.complete_files import MOST_FILES, STOOD_S, with_folders
-from bootstrap.onbox.transfer.frames import BLOCK
 from bootstrap.repo.names import shown
 from bootstrap.sizes import size
 from bootstrap.transfer.destination import (
     Destination,
     PartialFile,
-    PartialLink,
     TooLong,
+    WholePart,
     has_more_folders,
     why_refused,
 )
@@ -40,6 +40,8 @@ _SMALL = 10_000
 """Bytes: a smaller file counts as this many."""
 _LANDING = 1000
 """Bytes that come over a slow connection in the time that this machine takes for a file."""
+_HELD = 16 * 10**6
+"""Bytes, of files that count as more, after which a new folder gets its name."""
 
 
 def chosen(wanted: Sequence[BoxFile], at_once: int | None) -> Sequence[BoxFile]:
@@ -95,15 +97,22 @@ class ResultReceiver:
         self._partial: PartialFile | None = None
         self._problem = ""
 
-    def receive(self, came: Came) -> Iterator[tuple[BoxFile, PartialFile | str]]:
-        """Yield each file with its partial file, complete, or the reason why it is not.
+    def receive(self, came: Came) -> Iterator[tuple[BoxFile, PartialFile | WholePart | str]]:
+        """Yield each file, complete, before it has its name; or the reason why it is not.
 
         Raises NoRoom, NotSafeError if more of a file comes than was announced, and as `came`.
         """
         try:
             for (file, at), item in came:
+                part = None
                 try:
-                    self._take(file, at, item)
+                    if isinstance(item, GivenFile) and not at and self._is_whole(file, item):
+                        part = self._landing.whole(
+                            file.path, item.piece, item.sha256, file.modified
+                        )
+                        self._tell(file.size)
+                    else:
+                        self._take(file, at, item)
                 except TooLong:
                     raise NotSafeError(
                         f"the box sends more of {shown(file.path)} than the {size(file.size)} "
@@ -113,10 +122,16 @@ class ResultReceiver:
                 except OSError as error:
                     self._problem = file_error(error)
                 if isinstance(item, GivenFile):
-                    yield file, self._problem or self._opened(file, 0)
+                    yield file, self._problem or part or self._opened(file, 0)
                     self._let_go()
         finally:
             self._let_go()
+
+    def _is_whole(self, file: BoxFile, given: GivenFile) -> bool:
+        """Whether this is all of a file, verified, and it may land at once."""
+        begun = self._partial or self._problem or given.problem
+        waits = begun or file.why or file.checkpoint or len(given.piece) != file.size
+        return not waits and hashlib.sha256(given.piece).hexdigest() == given.sha256
 
     def _let_go(self) -> None:
         if self._partial is not None:
@@ -126,9 +141,7 @@ class ResultReceiver:
     def _opened(self, file: BoxFile, at: int) -> PartialFile:
         """Return the current partial file; what is here of it counts only if it has `at` bytes."""
         if self._partial is None:
-            waits = at or file.size > BLOCK or file.why or file.checkpoint
-            state = file.state if waits else ()  # a small one that lands at once isn't continued
-            self._partial = self._landing.partial(file.path, state, file.size)
+            self._partial = self._landing.partial(file.path, file.state, file.size)
             if self._partial.at != at:
                 self._partial.restart()
         return self._partial
@@ -391,21 +404,13 @@ class Puller:
         self._came(0)
         if any(file.why for file in files):
             time.sleep(_TICK_S)  # a file written while it is read gets another time than it has now
-        waiting: dict[BoxFile, PartialFile | None] = {
+        waiting: dict[BoxFile, PartialFile | WholePart | None] = {
             file: None for file in links if file.why or file.checkpoint
         }
         ready = [file for file in links if file not in waiting]
         full: NoRoom | None = None
         try:
-            receiver = ResultReceiver(self._landing, self._came)
-            for file, partial in receiver.receive(source.get(wanted)):
-                self._progress.files += 1
-                if isinstance(partial, str):
-                    done.missing[file.path] = partial
-                elif file.why or file.checkpoint:
-                    waiting[file] = partial
-                else:
-                    self._land(file, partial, done)
+            self._receive(source.get(wanted), waiting, done)
         except NoRoom as error:
             full = error
         self._came(0)
@@ -417,6 +422,40 @@ class Puller:
         self._record.save()
         if full is not None:
             raise full
+
+    def _receive(
+        self, came: Came, waiting: dict[BoxFile, PartialFile | WholePart | None], done: PullRound
+    ) -> None:
+        """Land each file that comes, or let it wait. Raises NoRoom."""
+        held: list[
+            tuple[BoxFile, PartialFile | WholePart]
+        ] = []  # they land together, with their folder
+        aside, room = "", 0
+        try:
+            for file, partial in ResultReceiver(self._landing, self._came).receive(came):
+                self._progress.files += 1
+                before, aside = aside, "" if isinstance(partial, str) else partial.aside
+                if aside != before or room < 0:
+                    self._land_all(held, done)
+                    room = _HELD
+                if isinstance(partial, str):
+                    done.missing[file.path] = partial
+                elif file.why or file.checkpoint:
+                    waiting[file] = partial
+                elif aside:
+                    held.append((file, partial))
+                    room -= file.size + _LANDING
+                else:
+                    self._land(file, partial, done)
+        finally:
+            self._land_all(held, done)
+
+    def _land_all(
+        self, held: list[tuple[BoxFile, PartialFile | WholePart]], done: PullRound
+    ) -> None:
+        files, held[:] = held[:], []
+        for file, partial in files:
+            self._land(file, partial, done)
 
     def _second_look(
         self, source: ResultSource, files: Iterable[BoxFile], *, live: bool
@@ -434,7 +473,10 @@ class Puller:
             time.sleep(_LOOK_S)
 
     def _land_waiting(
-        self, look: BoxLook, files: Mapping[BoxFile, PartialFile | None], done: PullRound
+        self,
+        look: BoxLook,
+        files: Mapping[BoxFile, PartialFile | WholePart | None],
+        done: PullRound,
     ) -> list[BoxFile]:
         """Land files that are complete and unchanged, and whose checkpoint is unchanged too; return
         such links."""
@@ -470,12 +512,11 @@ class Puller:
             else:
                 done.missing[file.path] = "later" if file.to in wait else "led"
 
-    def _land(self, file: BoxFile, partial: PartialFile | PartialLink, done: PullRound) -> None:
+    def _land(self, file: BoxFile, partial: PartialFile | WholePart, done: PullRound) -> None:
         """Give a file its name and record it. Raises NoRoom."""
         path, record = file.path, self._record
         try:
-            place = self._landing.land(path, partial, record.ours, record.will_replace)
-            home = self._landing.look(place, file.to)
+            place, home = self._landing.land(path, partial, record.ours, record.will_replace)
             if home is None:
                 return
             record.add(path, PulledFile(file.state, partial.sha256, place, home, file.to))

@@ -29,7 +29,10 @@ _MADE_BESIDE = re.compile(
 class MadeHere:
     def __init__(self, notes: str, tree: str, venv: str, runs: list[RunResults]) -> None:
         self._tree, self._runs = tree, runs
-        self._venv = os.path.relpath(os.path.join(tree, venv), tree)
+        venv = os.path.relpath(os.path.join(tree, venv), tree)
+        self._others = (f"{venv}/", *(f"{one}/" for run in runs for one in run.paths))
+        """Folders of the environment and of results."""
+        self._let_go = {one for run in runs for one in run.let_go}
         self._environments: dict[str, bool] = {}
         self._since = min((run.begun for run in runs), default=0)
         if not runs and not os.path.exists(f"{notes}/repo.adopted"):
@@ -37,11 +40,9 @@ class MadeHere:
 
     def size(self, path: str) -> int:
         """Return the bytes of a file that was made here and is no result; -1 for another one."""
-        if _MADE_BESIDE.fullmatch(path) or path.startswith(f"{self._venv}/"):
+        if f"{path}/".startswith(self._others) or _MADE_BESIDE.fullmatch(path):
             return -1
-        if any(f"{path}/".startswith(f"{one}/") for run in self._runs for one in run.paths):
-            return -1
-        if any(is_meant(one, path) for run in self._runs for one in run.let_go):
+        if any(is_meant(one, path) for one in self._let_go):
             return -1
         try:
             found = os.lstat(os.path.join(self._tree, path))

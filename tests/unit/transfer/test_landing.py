@@ -38,7 +38,7 @@ def land(landing: Destination, path: str, text: str, ours: tuple[str, ...] = ())
     partial = landing.partial(path, STATE, len(text))
     partial.write(text.encode())
     assert partial.finish(partial.sha256, 5_000_000_000)
-    return landing.land(path, partial, lambda *_: ours, lambda *_: None)
+    return landing.land(path, partial, lambda *_: ours, lambda *_: None)[0]
 
 
 def digest_of(landing: Destination, path: str) -> tuple[str, ...]:
@@ -53,7 +53,8 @@ def test_a_pulled_file_gets_its_name_only_when_it_is_complete(landing: Destinati
     with pytest.raises(TooLong):
         partial.write(b"e")
     assert partial.finish(partial.sha256, 5_000_000_000)
-    assert landing.land("out/a", partial, lambda *_: (), lambda *_: None) == "out/a"
+    landed = landing.land("out/a", partial, lambda *_: (), lambda *_: None)
+    assert landed == ("out/a", landing.look("out/a"))
     file = landing.place / "out/a"
     assert (file.read_text(), file.stat().st_mtime, file.stat().st_nlink) == ("abcd", 5, 1)
 

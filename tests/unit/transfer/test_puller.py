@@ -13,7 +13,7 @@ import pytest
 
 from bootstrap.errors import NotSafeError
 from bootstrap.link import LinkLost, LocalStream, LocalWire, NoAnswer
-from bootstrap.transfer.destination import Destination, PartialFile
+from bootstrap.transfer.destination import PARTS, Destination
 from bootstrap.transfer.frames import BegunFile, BoxFile, BoxLook, GivenFile, WantedFile
 from bootstrap.transfer.puller import Puller, PullRound
 from tests.unit.transfer.boxes import KEY, RUN, STOOD_S, ResultsHere, held
@@ -365,14 +365,14 @@ def test_a_full_disk_at_home_names_the_results_that_are_missing(
 ) -> None:
     for name in "abc":
         box.write(f"out/{name}", name * 10)
-    write = PartialFile.write
+    write = os.write
 
-    def full(partial: PartialFile, piece: bytes) -> None:
+    def full(file: int, piece: bytes) -> int:
         if piece.startswith(b"b"):
             raise OSError(errno.ENOSPC, "No space left on device")
-        write(partial, piece)
+        return write(file, piece)
 
-    monkeypatch.setattr(PartialFile, "write", full)
+    monkeypatch.setattr(os, "write", full)
     found = box.pull(ahead=ahead)
     assert found.landed == {"out/a"}
     why = "can't be written here: no space left on device"
@@ -389,7 +389,7 @@ def test_pull_does_not_take_a_partial_small_result_as_part_of_another(
         box.write(f"out/{name}", name * 10)
     land = Destination.land
 
-    def broken(landing: Destination, path: str, *more: Any) -> str:
+    def broken(landing: Destination, path: str, *more: Any) -> object:
         if path == "out/a":
             raise OSError(errno.EIO, "Input/output error")
         return land(landing, path, *more)
@@ -399,6 +399,82 @@ def test_pull_does_not_take_a_partial_small_result_as_part_of_another(
     monkeypatch.undo()
     assert box.pull().landed == {"out/a"}
     assert box.here() == {f"out/{name}": name.encode() * 10 for name in "abc"}
+
+
+def test_small_results_of_a_new_folder_get_their_names_at_once(
+    box: ResultsHere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But for one that comes in several pieces, and what comes after that. A kill before leaves
+    none of them, and the next pull removes what it left."""
+    for name in ("out/a", "out/b", "out/z", "out/sub/c"):
+        box.write(name)
+    rename = os.rename
+
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as kill:
+        kill.setattr(os, "rename", killed)
+        with pytest.raises(KeyboardInterrupt):
+            box.pull()
+    assert box.here() == {}
+    assert sorted(file.name for file in (box.home / PARTS).glob("*/*")) == ["a", "b", "c"]
+    box.write("out/m", os.urandom(MIB))
+    links, names, link = list[str](), list[str](), os.link
+    monkeypatch.setattr(os, "link", lambda *a, **k: (links.append(a[1]), link(*a, **k)))
+    monkeypatch.setattr(os, "rename", lambda *a, **k: (names.append(a[1]), rename(*a, **k)))
+    assert len(box.pull().landed) == 5
+    assert (sorted(links), sorted(names)) == (["m", "z"], ["out", "sub"])
+    assert not (box.home / PARTS).exists()
+    assert {name: len(content) for name, content in box.here().items()} == {
+        **dict.fromkeys(("out/a", "out/b", "out/z", "out/sub/c"), 1),
+        "out/m": MIB,
+    }
+    assert box.pull().landed == set()
+
+
+@pytest.mark.parametrize("there", ["a file", "a link", "a folder with files", "nothing, but cut"])
+def test_small_results_of_a_folder_that_was_made_meanwhile_replace_nothing_in_it(
+    box: ResultsHere, monkeypatch: pytest.MonkeyPatch, there: str
+) -> None:
+    for name in "ab":
+        box.write(f"out/sub/{name}", name)
+    place, rename, write = box.home / "out/sub", os.rename, os.write
+
+    def late(*names: Any, **folders: int) -> None:
+        if there == "a file":
+            place.write_text("mine")
+        elif there == "a link":
+            place.symlink_to(box.tree)
+        elif there == "a folder with files":
+            place.mkdir()
+            (place / "a").write_text("mine")
+        rename(*names, **folders)
+
+    def cut(file: int, piece: bytes) -> int:
+        if piece == b"b" and there == "nothing, but cut":
+            raise OSError(errno.EIO, "Input/output error")
+        return write(file, piece)
+
+    monkeypatch.setattr(os, "rename", late)
+    monkeypatch.setattr(os, "write", cut)
+    found = box.pull()
+    if there == "a folder with files":
+        assert box.here() == {
+            "out/sub/a": b"mine",
+            "out/sub/a.from-train-1": b"a",
+            "out/sub/b": b"b",
+        }
+    elif there == "nothing, but cut":
+        assert box.here() == {"out/sub/a": b"a"}
+        assert "input/output error" in found.reasons()["out/sub/b"]
+    else:
+        assert "not a folder here" in found.reasons()["out/sub/a"]
+        assert not (box.tree / "a").exists()
+    monkeypatch.undo()
+    if there not in ("a file", "a link"):
+        assert box.pull().missing == {}
+        assert not (box.home / PARTS).exists()
 
 
 def test_results_above_max_size_are_refused_before_anything_is_transferred(
