@@ -26,7 +26,7 @@ OTHER = '<h2 id="part">Part</h2><a href="sub/">s</a><img src="a.svg"><a href="in
         ("<img src", "<link href=//example.org/x.css><img src", "from outside"),
     ],
 )
-def test_a_dead_link_missing_anchor_or_outside_file_of_the_site_is_found(
+def test_the_docs_site_check_finds_dead_links_missing_anchors_and_outside_files(
     tmp_path: Path, was: str, becomes: str, said: str | None
 ) -> None:
     (tmp_path / "sub").mkdir()

@@ -216,7 +216,7 @@ def account_half_made(
         yield account
 
 
-def test_up_at_google_cloud_rents_a_box_that_holds_its_lease_and_down_ends_it(rent: Rent) -> None:
+def test_up_at_google_cloud_rents_a_box_that_ends_by_its_lease_or_by_down(rent: Rent) -> None:
     rented = rent("gcp", used=True)
     user, box = rented.user, rented.box
     # The first is half made: there is no room, said after a 200.

@@ -174,7 +174,7 @@ def test_setup_with_redo_prepare_repeats_it_but_is_refused_during_a_run(user: Us
         user.run("stop", *TO_LOCAL, "--all").must(0)
 
 
-def test_a_run_beside_gets_the_data_of_this_machine_without_changing_data_in_the_main_tree(
+def test_run_with_beside_gets_the_data_of_this_machine_and_keeps_the_data_in_the_main_tree(
     user: User,
 ) -> None:
     """The links to what the main tree was sent were taken for somebody else's files."""

@@ -348,7 +348,7 @@ def test_a_google_cloud_refusal_says_its_cause_and_does_not_advise_a_new_login(
     ("constraint", "asked"), [("compute.vmExternalIpAccess", 1), ("gcp.resourceLocations", 4)]
 )
 @pytest.mark.parametrize("in_operation", [False, True])
-def test_up_at_google_cloud_stops_at_a_policy_refusal_unless_it_is_about_places(
+def test_up_at_google_cloud_stops_at_a_policy_refusal_unless_that_is_about_zones(
     world: RentingWorld, constraint: str, asked: int, in_operation: bool
 ) -> None:
     google = world.simulation.own

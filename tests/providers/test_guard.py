@@ -420,7 +420,7 @@ def full_disk(*_: object) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_guard_counts_only_its_own_tries_against_a_lease_after_a_sleep() -> None:
+def test_guard_after_a_sleep_counts_only_the_time_of_its_own_tries_to_end_a_box() -> None:
     known = KnownBox("box", "lambda:a1", created=5.0, lease={"set": 1e9})
     save_box(known)
     rented: Any = SimpleNamespace(since=None, price=None)

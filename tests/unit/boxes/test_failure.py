@@ -71,7 +71,7 @@ def test_a_run_that_fails_with_a_traceback_is_explained_by_its_last_lines() -> N
     )
 
 
-def test_torchruns_report_on_its_ranks_is_not_taken_for_the_reason_of_a_failure() -> None:
+def test_the_report_of_torchrun_on_its_ranks_is_not_shown_as_the_reason_of_a_failure() -> None:
     failure = found(TORCHRUN)
     assert failure.what == "KeyError: 'labels'"
     assert failure.lines[0] == '  File "/w/train.py", line 7, in <module>'
@@ -115,7 +115,7 @@ def test_a_gpu_memory_error_that_the_program_survived_is_not_the_reason_of_a_fai
         ("3 - - -", "the kernel killed 3 processes for memory while it ran"),
     ],
 )
-def test_a_run_killed_by_the_kernel_for_memory_is_named_so_whatever_its_log_says(
+def test_a_run_that_the_kernel_killed_for_memory_is_reported_so_whatever_its_log_says(
     noted: str, what: str
 ) -> None:
     failure = found(CRASH, killed_for_memory=noted)

@@ -93,7 +93,7 @@ def test_run_does_not_print_lines_of_a_traceback_twice(before: int) -> None:
     assert sum("File" in line for line in told) == 2
 
 
-def test_after_a_line_not_of_the_training_run_waits_a_moment_for_a_failure(
+def test_run_waits_a_moment_for_a_failure_after_a_line_that_is_no_training_output(
     box_home: BoxHome,
 ) -> None:
     end = box_home.path / "runs/homework-1/train-3/exit"

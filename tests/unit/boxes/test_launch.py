@@ -201,7 +201,7 @@ def test_a_setup_script_that_dies_at_its_start_gives_an_error_with_its_output(
     assert not isinstance(caught.value, UnreachableError)
 
 
-def test_setup_ids_are_unique_and_sort_by_time() -> None:
+def test_ids_of_setups_are_unique_and_sort_by_time() -> None:
     ids = [new_setup_id(now) for now in (0, 1, 100_000, 1e9, 2e9)]
     assert ids == sorted(ids)
     assert len({new_setup_id(0) for _ in range(20)}) == 20  # 24 bits are random

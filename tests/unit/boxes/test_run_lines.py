@@ -85,7 +85,7 @@ def test_run_lines_wrap_on_a_narrow_terminal_without_losing_text() -> None:
     assert len(lines_of([RUN], price=2.0, width=80)) == 2
 
 
-def test_a_queued_run_says_what_it_waits_for_and_counts_its_time_from_its_start() -> None:
+def test_status_says_what_a_queued_run_waits_for_and_counts_its_time_from_its_start() -> None:
     queued = run("train-8", state="queued", queue="after train-7", attended=True)
     (line,) = lines_of([queued])
     assert "queued: begins once train-7 has ended with 0  made 1 min 30 s ago" in line
@@ -233,7 +233,7 @@ def test_a_run_that_the_user_stopped_is_not_explained_by_a_notice_of_the_cloud()
         ("node 1 143 missing", "was not started: gpu-b (node 1) did not come"),
     ],
 )
-def test_a_run_that_another_node_ended_names_that_node(ended: str, says: str) -> None:
+def test_status_of_a_run_that_another_node_ended_names_that_node(ended: str, says: str) -> None:
     node = NodeOf(0, ("gpu-a", "gpu-b"))
     assert run("train-2", state="finished", rc=7, ended=ended, node=node).outcome() == says
 
@@ -251,7 +251,7 @@ def test_status_lists_this_repositorys_runs_first_and_counts_ended_ones_of_other
     assert (shown.split()[0], rest) == ("k-2/train-3", f"  {counted}")
 
 
-def test_status_of_an_unreachable_live_run_says_how_old_it_is() -> None:
+def test_status_of_a_run_on_an_unreachable_box_says_how_old_it_is() -> None:
     told = RunFromHome(run("train-1", log_bytes=0), "k-1", NOW - 60, 3600.0)
     (line,) = run_lines([told], NOW)
     assert "running, as of 1 min 00 s ago  started 1 min 30 s ago  $30.00  cccccccccccc" in line

@@ -28,7 +28,7 @@ def test_all_missing_secrets_are_named_at_once() -> None:
     assert "export A=" in caught.value.hint
 
 
-def test_only_secrets_that_the_profile_names_are_taken() -> None:
+def test_only_secrets_that_the_profile_names_are_sent_to_a_box() -> None:
     assert take_secrets(["B"], environment={"A": "1", "B": "2"}).values == {"B": "2"}
 
 

@@ -228,6 +228,6 @@ def test_several_gpu_indexes_are_shown_as_short_ranges(indexes: list[int], named
     assert verdict.gpus_named(indexes) == named
 
 
-def test_the_schema_of_the_verdict_equals_the_kept_schema_file() -> None:
+def test_the_json_schema_of_the_verdict_equals_the_shipped_file() -> None:
     """To update the file, write `Verdict.model_json_schema()` to it, indented by two."""
     assert json.loads(SCHEMA.read_text()) == verdict.Verdict.model_json_schema()

@@ -66,7 +66,7 @@ def test_the_table_of_several_boxes_shows_the_last_line_seen_of_a_started_run(
     assert "train-1 running: loss 2\n" in capsys.readouterr().out
 
 
-def test_the_table_of_boxes_wraps_in_a_narrow_terminal_and_cuts_nothing(
+def test_the_table_of_several_boxes_wraps_in_a_narrow_terminal_and_cuts_no_text(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(PlainScreen, "width", 40)

@@ -65,7 +65,7 @@ def test_the_name_of_a_known_box_leads_to_its_host() -> None:
     assert registry.lookup("elsewhere")[1] is None
 
 
-def test_a_known_box_named_by_another_host_text_keeps_its_name_profile_and_key() -> None:
+def test_a_known_box_given_by_another_form_of_its_host_keeps_its_name_and_profile() -> None:
     first = dataclasses.replace(get_or_create("root@1.2.3.4:22"), profile="vast", key="SHA256:x")
     record.save_box(first)
     again = get_or_create("ssh root@1.2.3.4 -p 22")

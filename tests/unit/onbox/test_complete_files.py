@@ -280,7 +280,7 @@ def test_a_checkpoint_is_complete_once_it_has_the_files_of_an_earlier_run() -> N
         ("notes.txt", "global_step2", None),
     ],
 )
-def test_a_short_file_with_the_name_of_a_checkpoint_points_to_that_one(
+def test_a_short_result_that_names_a_checkpoint_is_read_as_its_pointer(
     name: str, text: str, to: str | None
 ) -> None:
     paths = ["out/global_step2/a", "out/epoch=1.pt", f"out/{name}"]
@@ -288,7 +288,7 @@ def test_a_short_file_with_the_name_of_a_checkpoint_points_to_that_one(
     assert found == ({f"out/{name}": to} if to else {})
 
 
-def test_a_pointer_to_a_checkpoint_waits_until_the_checkpoint_is_complete(looks: Looks) -> None:
+def test_a_file_that_names_a_checkpoint_is_pulled_only_after_the_checkpoint(looks: Looks) -> None:
     out = looks.tree / "out"
     for name in ("global_step1/a", "global_step1/b", "global_step2/a"):
         (out / name).parent.mkdir(exist_ok=True)
@@ -336,13 +336,13 @@ def test_folder_names_of_known_frameworks_are_recognized_as_checkpoints(
         (["dcp/__0_0.distcp", "dcp/.metadata", "other"], {}),
     ],
 )
-def test_a_missing_shard_of_a_checkpoint_is_named(
+def test_pull_names_a_missing_shard_of_a_checkpoint(
     there: list[str], lacks: dict[str, tuple[int, int]]
 ) -> None:
     assert absent_parts(there) == lacks
 
 
-def test_pull_reports_pipes_odd_names_and_symlinks_out_among_results_and_follows_none(
+def test_pull_reports_pipes_odd_names_and_outside_symlinks_among_results_and_follows_none(
     looks: Looks, tmp_path: Path
 ) -> None:
     out = looks.tree / "out"

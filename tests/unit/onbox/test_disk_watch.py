@@ -46,7 +46,7 @@ def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Disk:
     return Disk(tmp_path, monkeypatch)
 
 
-def test_a_disk_with_a_tenth_free_is_reported_low_until_there_is_room_again(disk: Disk) -> None:
+def test_a_box_disk_with_a_tenth_free_is_reported_low_until_there_is_room_again(disk: Disk) -> None:
     assert disk.after(10) is None
     disk.free = 19 * GB
     low = disk.after(10)
@@ -57,7 +57,7 @@ def test_a_disk_with_a_tenth_free_is_reported_low_until_there_is_room_again(disk
     assert disk.after(10) is None
 
 
-def test_a_disk_that_fills_within_an_hour_is_reported_low_with_the_time_left(disk: Disk) -> None:
+def test_a_box_disk_that_fills_within_an_hour_is_reported_low_with_time_left(disk: Disk) -> None:
     # 1 GB a minute; of 100 GB that is full in less than an hour only at the end.
     assert disk.after(1800, 30 * GB) is None
     low = disk.after(900, 15 * GB)

@@ -354,7 +354,7 @@ def test_data_downloads_refuse_http_redirects_and_unknown_certs(box: BoxHere, se
     assert "certificate is not trusted" in said
 
 
-def test_data_larger_than_the_free_disk_are_not_requested(box: BoxHere, server: DataServer):
+def test_data_larger_than_the_free_disk_is_not_fetched(box: BoxHere, server: DataServer):
     huge = os.statvfs(box.tree).f_bavail * os.statvfs(box.tree).f_frsize
     addressed(box, {"path": "a", "size": huge, "url": server.url("a")})
     said = box.run({"from": "s3://bucket/a", "to": "a"})
@@ -654,7 +654,7 @@ def test_an_archive_bomb_is_stopped_while_unpacked(tmp_path: Path, monkeypatch: 
         assert sum(file.stat().st_size for file in into.iterdir()) <= 3 << 20
 
 
-def test_data_for_a_folder_outside_the_workdir_are_not_fetched(box: BoxHere, server: DataServer):
+def test_data_for_a_folder_outside_the_workdir_is_not_fetched(box: BoxHere, server: DataServer):
     server.add("x", b"x")
     for to in ("/etc/x", "~/x", str(box.home / "x"), "link/x"):
         (box.tree / "link").is_symlink() or (box.tree / "link").symlink_to("/tmp")

@@ -108,7 +108,7 @@ def test_a_growing_log_or_result_counts_as_use_of_the_box(run: Path, where: str)
     assert not second_look(run).used
 
 
-def test_a_box_is_in_use_while_a_setup_runs_but_not_by_a_dead_one(run: Path, other: int) -> None:
+def test_a_box_is_in_use_while_a_setup_runs_but_not_after_it_died(run: Path, other: int) -> None:
     lock = run.parents[2] / "lock"
     lock.write_text(f"{other} 77 {boot_id()}\nscript\nsetup\n")
     assert second_look(run).used

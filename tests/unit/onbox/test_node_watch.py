@@ -133,7 +133,7 @@ def test_the_first_node_to_fail_is_named_as_the_cause(
 
 
 @pytest.mark.parametrize("at", [0, 1])
-def test_stopping_one_nodes_run_stops_all_nodes(nodes_of: Callable[..., Nodes], at: int) -> None:
+def test_stop_on_one_node_stops_the_run_on_others(nodes_of: Callable[..., Nodes], at: int) -> None:
     nodes = nodes_of(*[FOREVER] * 2).begin()
     for run in nodes.runs:
         await_said(run, "log", "begun")
@@ -155,7 +155,7 @@ def test_an_interrupted_node_ends_the_other_nodes_and_is_named_as_the_cause(
 
 
 @pytest.mark.parametrize("gone", [0, 1])
-def test_a_node_that_falls_silent_ends_the_other_nodes_within_ten_seconds(
+def test_a_node_that_stops_answering_ends_the_other_nodes_within_ten_seconds(
     nodes_of: Callable[..., Nodes], gone: int
 ) -> None:
     nodes = nodes_of(*[FOREVER] * 2).begin()
@@ -176,7 +176,7 @@ def test_a_node_whose_watching_process_dies_ends_all_nodes(nodes_of: Callable[..
     assert nodes.ends(12) == [("143", "node 1 143 lost"), ("4", "stop")]
 
 
-def test_no_node_starts_when_one_never_comes_and_is_named(nodes_of: Callable[..., Nodes]) -> None:
+def test_no_node_starts_if_one_never_joins_and_is_named(nodes_of: Callable[..., Nodes]) -> None:
     nodes = nodes_of(*["echo begun"] * 3, come_s=1.5).begin(0, 1)
     assert nodes.ends() == [("143", "node 2 143 missing")] * 2
     assert [_said(run, "log") for run in nodes.runs] == ["", "", ""]
@@ -223,7 +223,7 @@ TOLD = 'echo "$PET_NNODES $PET_NODE_RANK $PET_MASTER_ADDR:$PET_MASTER_PORT ${PET
         ({}, ""),
     ],
 )
-def test_node_count_and_addresses_are_taken_from_skypilot_and_dstack_variables(
+def test_node_count_and_addresses_are_read_from_skypilot_and_dstack_variables(
     given: dict[str, str], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in given.items():

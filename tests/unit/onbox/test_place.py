@@ -105,7 +105,7 @@ def test_a_tree_is_not_updated_on_a_full_disk_until_there_is_room(
     assert placed.files() == {"a": "2\n", "b": "1\n", "large": "x" * LARGE, "z": "2\n"}
 
 
-def test_a_full_disk_when_a_tree_is_first_made_leaves_none(
+def test_a_full_disk_at_the_first_setup_leaves_no_tree(
     placed: Placed, monkeypatch: pytest.MonkeyPatch, no_room: str
 ) -> None:
     first = placed.state(a="1\n", large="x" * LARGE)

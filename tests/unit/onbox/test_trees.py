@@ -183,7 +183,7 @@ def test_a_new_run_uses_no_tree_whose_environment_a_live_run_uses(trees: Trees) 
     assert trees.choose()[0] == 3 + 1
 
 
-def test_a_new_run_uses_the_main_tree_beside_a_run_with_tree_and_environment(trees: Trees) -> None:
+def test_a_new_run_uses_the_main_tree_if_other_runs_have_own_environments(trees: Trees) -> None:
     trees.add_run("train-1", trees.beside(2), venv=trees.beside(2) / ".venv")
     assert trees.choose()[0] == 1
 

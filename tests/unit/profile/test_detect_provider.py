@@ -25,7 +25,7 @@ from tools.docs import profile_schema
         ([], [], "ssh"),
     ],
 )
-def test_a_provider_is_recognised_by_its_variables_and_files_else_ssh(env, files, provider):
+def test_the_provider_of_a_box_is_recognized_by_its_variables_and_files(env, files, provider):
     assert recognise(env, files) == provider
     assert not read_profile(provider).needs_provider
 
@@ -122,7 +122,7 @@ def test_every_shipped_profile_has_a_comment_that_names_its_schema():
         ("runpod", [], ["/home/paperspace"], "paperspace"),
     ],
 )
-def test_a_box_of_another_provider_than_the_profiles_is_recognised(profile, env, files, other):
+def test_a_box_of_another_provider_than_the_profile_names_is_recognized(profile, env, files, other):
     detect = read_profile(profile).profile.provider.detect
     own = Hints(frozenset(detect.env), frozenset(detect.files))
     assert other_than(own, env, files) == other

@@ -510,7 +510,7 @@ def test_down_brings_edits_and_results_home_before_it_destroys_a_box(world: Worl
     world.sh("git checkout -q -- keep.txt; git branch -q -D try")
 
 
-def test_down_also_checks_trees_beside_and_trees_of_unknown_repositories(world: World) -> None:
+def test_down_also_checks_second_trees_and_trees_of_unknown_repositories(world: World) -> None:
     user = world.user
     user.run("run", *LOCAL, "--session", "first", "--", "sh", "-c", "echo go; sleep 300").must(0)
     user.run("run", *LOCAL, "--session", "beside", "--", "sh", "-c", "mkdir out; date | tee out/d")

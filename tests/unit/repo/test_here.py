@@ -219,7 +219,7 @@ def test_without_a_git_identity_no_name_is_sent(repo: SampleRepository, home: Pa
 
 
 @pytest.mark.parametrize("url", [None, "/srv/git/x.git", "../x", "file:///srv/x", "ext::sh -c id"])
-def test_no_remote_or_one_that_only_this_machine_can_reach_gives_no_git_url(
+def test_a_repository_without_a_remote_a_box_can_reach_has_no_git_url(
     repo: SampleRepository, url: str | None
 ) -> None:
     if url:
@@ -242,7 +242,7 @@ def test_a_remote_url_shortened_by_insteadof_is_written_out(repo: SampleReposito
     assert read_repository(repo.root).url == "https://github.com/Me/x"
 
 
-def test_two_clones_of_one_remote_have_the_same_usual_key(repo: SampleRepository, new: New) -> None:
+def test_two_clones_of_one_remote_share_a_usual_identity(repo: SampleRepository, new: New) -> None:
     other = new("copy")
     other.commit(a="1")
     repo.git("remote", "add", "origin", "git@github.com:me/x.git")

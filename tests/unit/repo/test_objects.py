@@ -86,7 +86,7 @@ def store(tmp_path: Path) -> ObjectStore:
     return ObjectStore(tmp_path / "store.git")
 
 
-def test_the_whole_history_of_a_commit_is_sent_to_a_box_without_it(
+def test_the_whole_history_of_a_commit_is_sent_to_a_new_box(
     repo: SampleRepository, store: ObjectStore, untouched: Callable[[], None]
 ) -> None:
     repo.commit("Second", a="1")
@@ -116,7 +116,7 @@ def test_only_git_objects_that_the_box_lacks_are_sent(
     store.git("fsck", "--strict")
 
 
-def test_a_repository_with_sha256_object_ids_is_sent(new: New, tmp_path: Path) -> None:
+def test_a_repository_with_sha256_object_ids_is_sent_to_a_box(new: New, tmp_path: Path) -> None:
     repo = new("homework", "--object-format=sha256")
     repo.commit(a="1")
     store = ObjectStore(tmp_path / "store.git", "--object-format=sha256")
@@ -215,7 +215,7 @@ def test_a_snapshot_of_a_partial_clone_is_sent_with_its_commit(
     store.git("fsck", "--strict")
 
 
-def test_objects_that_a_partial_clone_lacks_are_named_and_not_fetched(
+def test_setup_names_objects_that_a_partial_clone_lacks_and_fetches_none(
     part: SampleRepository,
 ) -> None:
     here = read_repository(part.root)

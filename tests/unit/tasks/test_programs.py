@@ -320,7 +320,7 @@ def test_an_internal_error_exits_with_1_and_a_crash_report_without_traceback(at:
     assert as_json["exit"] == 1
 
 
-def test_ctrl_c_while_connecting_exits_with_130(at: User) -> None:
+def test_ctrl_c_while_a_command_connects_exits_with_130(at: User) -> None:
     """While waiting for a host that doesn't answer."""
     going = at.begin("status", "--host", "root@203.0.113.1")
     time.sleep(1.5)
@@ -329,7 +329,7 @@ def test_ctrl_c_while_connecting_exits_with_130(at: User) -> None:
     assert "interrupted" in done.err
 
 
-def test_ctrl_c_during_cleanup_exits_with_130(at: User) -> None:
+def test_ctrl_c_while_a_command_cleans_up_exits_with_130(at: User) -> None:
     """Python only prints what is raised in `__del__`, and continues."""
     (at.home / "held").mkdir()
     (at.home / "held" / "sitecustomize.py").write_text(

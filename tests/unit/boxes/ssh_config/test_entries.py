@@ -246,7 +246,7 @@ def test_a_box_whose_key_path_can_not_be_quoted_gets_no_ssh_entry_and_a_reason(
 
 
 @pytest.mark.slow
-def test_an_ssh_entry_is_never_taken_over_from_a_host_the_user_knows_by_a_box_of_that_name(
+def test_a_box_named_like_a_host_that_the_user_knows_never_gets_an_ssh_config_entry(
     place: ConfigPlace, make_box: MakeBox
 ) -> None:
     """Else `git push`, or a script of theirs, would log in to a rented box."""
