@@ -346,9 +346,10 @@ class BoxLogin:
 
     def expect(self, size: int) -> bool:
         """Log in after all, if so many bytes will come that the window of a shared connection, a
-        fifth of a login's, is too small; return whether it did. Raises as `link`."""
+        fifth of a login's, is too small; return whether it did. Raises as `link`, and LinkLost."""
         if is_much := size > _MUCH and bool(self.shared_socket):
-            shared, self.link.wire = self.link.wire, self._log_in_instead()
+            wire = DeferredLogin(self._log_in_instead).wire(has_answered=True)
+            shared, self.link.wire = self.link.wire, wire
             shared.close()
         return is_much
 

@@ -230,7 +230,8 @@ def show_log(
             box = stack.enter_context(found)
             readers = _readers(box, wish, screen)
             box.warn_of_unredacted()
-            box.expect(max((reader.run.log_bytes for reader in readers if reader.run), default=0))
+            most = max((reader.run.log_bytes for reader in readers if reader.run), default=0)
+            box.ask(lambda asked: asked.expect(most))
             logs = _Logs(readers, box.state.time, box.known.price, box.redactor, box.repository)
         _show(logs, screen, wish, as_json=as_json, to=to)
     live = [one for one in found if one.run.goes_on] if isinstance(found, list) else []

@@ -162,7 +162,8 @@ def _bring(box: BoxLogin, screen: Screen, wish: PullOptions, run: Run) -> Brough
     pulled: Pulled | None = None
     failed: BoxstrapError | None = None
     kept, before = None, find_kept(box.known, run)
-    box.expect(run.log_bytes - (before.log_end if before else 0))
+    more = run.log_bytes - (before.log_end if before else 0)
+    box.ask(lambda asked: asked.expect(more))
     with contextlib.suppress(NoResultsError):
         pulled = pull_run(box, screen, wish, run)
     try:

@@ -326,6 +326,27 @@ def test_a_box_that_stops_answering_over_a_shared_connection_is_reported_as_a_lo
     relay.close()
 
 
+def test_a_box_out_of_reach_when_much_is_to_come_over_a_login_is_a_lost_link(
+    keeping: KeepingUser, server: Sshd
+) -> None:
+    keeping.open()
+    with keeping.login() as box:
+        box.dial()
+        assert run_script(box.wire, "echo first") == b"first\n"
+        tries = list[float]()
+
+        def log_in() -> SshWire:
+            tries.append(time.monotonic())
+            if len(tries) == 1:
+                raise UnreachableError("no answer within 10 s.", where="box")
+            return keeping.user.reach("box", box=box.known)
+
+        box._log_in = log_in  # type: ignore[method-assign]
+        assert not box.ask(lambda asked: asked.expect(10**12)), "it has logged in by then"
+        assert (len(tries), box.shared_socket) == (2, "")
+        assert run_script(box.wire, "echo again") == b"again\n"
+
+
 def test_a_shared_connection_to_a_slow_box_is_not_replaced(
     keeping: KeepingUser, start_server: Callable[..., Sshd]
 ) -> None:
