@@ -13,21 +13,21 @@ from tests.plain_environment import HERE
 TESTS = """\
 import pytest, random
 
-def test_holds(faults):
+def test_that_notices_its_fault_in_time(faults):
     for seconds in (1, 9, 2):
         with faults.attempt("link cut") as attempt:
             attempt.noticed(seconds, at_most=20)
 
-def test_fails(faults):
+def test_that_fails_during_its_fault(faults):
     with faults.attempt("link cut", at="python"):
         assert False
 
-def test_fails_afterwards(faults):
+def test_that_fails_after_its_fault(faults):
     with faults.attempt("disk full"):
         pass
     assert False
 
-def test_too_late(faults):
+def test_that_notices_its_fault_too_late(faults):
     with faults.attempt("slow") as attempt:
         attempt.noticed(21, at_most=0)
 
@@ -35,20 +35,20 @@ def test_too_late(faults):
 def broken():
     raise OSError
 
-def test_never_began(faults, broken):
+def test_whose_fixture_fails_before_its_fault(faults, broken):
     pass
 
 @pytest.mark.skip(reason="no root")
-def test_left_out(faults):
+def test_that_is_skipped_without_root(faults):
     pass
 
-def test_chance(seeded, faults):
+def test_that_draws_a_number_by_the_seed(seeded, faults):
     with faults.attempt("chance") as attempt:
         attempt.outcome(f"drew {seeded.randrange(10 ** 9)}")
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("case", range(37))
-def test_case(case):
+def test_of_37_cases(case):
     pass
 """
 
@@ -73,7 +73,7 @@ def test_the_same_seed_gives_the_same_table_of_faults_with_one_or_several_test_w
     tmp_path: Path,
 ) -> None:
     def chosen(out: str) -> tuple[list[str], set[str]]:
-        return re.findall(r"drew \d+", out), set(re.findall(r"test_case\[\d+\]", out))
+        return re.findall(r"drew \d+", out), set(re.findall(r"test_of_37_cases\[\d+\]", out))
 
     over_workers = recorded(tmp_path, "-n", "2", "-vv")
     (seed,) = re.findall(r"^seed: (\d+)", over_workers, re.M)

@@ -315,7 +315,7 @@ def test_up_keeps_a_cluster_to_be_destroyed_if_a_box_was_used_since(world: Renti
     assert (world.simulation.destroyed, set(states().values())) == ([], {RentalState.RENTED})
 
 
-def test_up_destroys_a_cluster_to_be_destroyed_and_unused_since(world: RentingWorld) -> None:
+def test_up_destroys_an_unused_cluster_that_was_to_be_destroyed(world: RentingWorld) -> None:
     _, host = world.up(order=ORDER)
     used(host, seen=time.time() - 60)
     for each in rental.all_rentals():

@@ -13,11 +13,11 @@ from tests.plain_environment import HERE
 TESTS = """
 import time
 
-def test_before(): pass
+def test_that_passes_before_the_hanging_test(): pass
 
-def test_that_hangs(): time.sleep(600)
+def test_that_hangs_for_ten_minutes(): time.sleep(600)
 
-def test_after(): pass
+def test_that_passes_after_the_hanging_test(): pass
 """
 
 
@@ -34,5 +34,5 @@ def test_after_a_hanging_test_the_remaining_tests_run_and_pytest_ends(tmp_path: 
         text=True,
         timeout=120,
     )
-    assert "while running 'test_them.py::test_that_hangs'" in done.stdout
+    assert "while running 'test_them.py::test_that_hangs_for_ten_minutes'" in done.stdout
     assert "1 failed, 2 passed" in done.stdout

@@ -17,19 +17,19 @@ def again():
     yield once.exists()
     once.touch()
 
-def test_unit(): assert False
+def test_unit_that_starts_no_program(): assert False
 
 @pytest.mark.slow
-def test_once_red(again): assert again
+def test_that_is_once_red(again): assert again
 
 @pytest.mark.boxes
-def test_then_skipped(again):
+def test_that_fails_and_is_then_skipped(again):
     if again: pytest.skip()
     assert False
 
 @pytest.mark.boxes
 @pytest.mark.parametrize("number", range(4))
-def test_red(number): assert False
+def test_that_is_red_each_time(number): assert False
 """
 
 

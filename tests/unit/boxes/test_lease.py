@@ -84,7 +84,7 @@ def test_a_nonsense_lease_answer_of_a_box_is_read_as_printable_defaults(said: st
     json.dumps(document(found), allow_nan=False)
 
 
-def test_a_box_without_a_lease_is_read_as_having_none() -> None:
+def test_a_box_that_reports_no_lease_has_none_in_status() -> None:
     assert parse_lease("") is None
     assert parse_lease("none\t{}") is None
 

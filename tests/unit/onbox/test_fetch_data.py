@@ -530,7 +530,7 @@ def test_an_archive_of_data_is_unpacked_over_no_file_of_others(box: BoxHere, ser
 
 
 @pytest.mark.parametrize("system", [0, 3])
-def test_a_zip_file_with_backslashes_has_folders(box: BoxHere, server: DataServer, system: int):
+def test_a_backslash_in_a_zip_file_means_folder(box: BoxHere, server: DataServer, system: int):
     """As unzip reads what Windows' own tools pack."""
     made = zipped(("train\\", b"", 0), ("train\\cat\\0.txt", b"0", 0), ("train/cat/1.txt", b"1", 0))
     made = made.replace(b"PK\1\2\x14\3", b"PK\1\2\x14" + bytes([system]))
