@@ -73,7 +73,8 @@ class LeaseStep(BoxStep):
         """Add a line to what Vast.ai runs at each start of a box, at its top: it may end in an
         `exec`."""
         terms, program = f"{self.home}/lease.json", f"{self.home}/box/current/lease.sh"
-        begins = f"{{ [ ! -f {quoted(terms)}] || exec setsid bash {quoted(program, self.home)}; }}"
+        words = quoted(program, self.home).rstrip()
+        begins = f"{{ [ ! -f {quoted(terms)}] || exec setsid bash {words}; }}"
         line = f"{begins} </dev/null >/dev/null 2>&1 & # boxstrap"
         if not (os.path.isfile(file) and os.access(file, os.W_OK)) or line in lines_of(file):
             return

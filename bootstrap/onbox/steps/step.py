@@ -137,10 +137,10 @@ class BoxStep:
 def expanded(folder: str, *patterns: str) -> str:
     """Return what a shell makes of patterns in a folder, each name followed by a blank; of one that
     nothing fits, itself."""
-    from glob import glob  # late: few ask
+    from glob import escape, glob  # late: few ask
 
-    at = len(folder) + 1
-    found = (sorted(glob(f"{folder}/{each}")) or [f"{folder}/{each}"] for each in patterns)
+    at, own = len(folder) + 1, escape(folder)
+    found = (sorted(glob(f"{own}/{each}")) or [f"{folder}/{each}"] for each in patterns)
     return "".join(f"{path[at:]} " for paths in found for path in paths)
 
 

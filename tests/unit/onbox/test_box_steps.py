@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
+from pathlib import Path
 from random import Random
 
+from bootstrap.onbox.steps.lease import LeaseStep
 from bootstrap.onbox.steps.quoted import quoted
-from bootstrap.onbox.steps.step import SetupFacts, step_named
+from bootstrap.onbox.steps.step import SetupFacts, expanded, step_named
 from bootstrap.onbox.steps.values import Values
 from bootstrap.setup.script import default_values
 from bootstrap.steps.plan import NAMES
@@ -39,3 +41,22 @@ def test_each_step_in_python_has_the_name_of_its_file() -> None:
     assert "lease" in found
     for name in found:
         assert step_named(name, SetupFacts({})).name == name
+
+
+def test_a_line_for_boot_that_an_earlier_version_added_is_not_added_again(tmp_path: Path) -> None:
+    """Versions that had this step in shell wrote it as here."""
+    home, hook = f"{tmp_path}/.boxstrap", tmp_path / "onstart.sh"
+    words = f"setsid bash {home}/box/current/lease.sh {home}"
+    begins = f"{{ [ ! -f {home}/lease.json ] || exec {words}; }}"
+    script = f"#!/bin/sh\n{begins} </dev/null >/dev/null 2>&1 & # boxstrap\nexec true\n"
+    hook.write_text(script)
+    LeaseStep(SetupFacts({"home": [home]}))._begin_at_boot(str(hook))
+    assert hook.read_text() == script
+
+
+def test_libraries_are_found_in_an_environment_whose_folder_looks_like_a_pattern(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "exp[1]" / ".venv"
+    (folder / "lib" / "torch-2.4.dist-info").mkdir(parents=True)
+    assert expanded(str(folder), "lib/torch-*", "lib/cupy*") == "lib/torch-2.4.dist-info lib/cupy* "
