@@ -168,7 +168,7 @@ def test_every_key_of_a_profile_is_in_the_table_of_the_profiles_page() -> None:
         assert f"| `{key}` |" in text
 
 
-def test_every_event_code_is_on_the_troubleshooting_page() -> None:
+def test_every_error_code_of_an_event_is_on_the_troubleshooting_page() -> None:
     text = text_of("docs/troubleshooting.md")
     for code in CODES:
         assert f"| `{code}` |" in text

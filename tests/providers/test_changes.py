@@ -67,7 +67,7 @@ def cheapest(account: CloudAccount, order: RentOrder = RentOrder()) -> Offer:  #
 
 
 @pytest.mark.parametrize("simulation", RENTING, indirect=True)
-def test_a_rented_box_gets_the_ssh_key_and_when_running_an_ip(simulation: SimulatedAccount) -> None:
+def test_a_rented_box_gets_the_ssh_key_and_an_address_once_up(simulation: SimulatedAccount) -> None:
     account = account_at(simulation)
     order = RentOrder(gpu_names=("rtx_4090",), min_memory_gib=24, disk_gb=40)
     offers = offers_of([account], order)[0]

@@ -258,7 +258,7 @@ def test_a_box_record_of_a_newer_boxstrap_is_refused_and_never_overwritten(newer
     assert newer.read_bytes() == before
 
 
-def test_a_setup_continues_with_a_warning_when_a_newer_boxstrap_wrote_the_record() -> None:
+def test_a_setup_continues_with_a_warning_when_a_newer_boxstrap_wrote_the_box_record() -> None:
     said: list[str] = []
     box = KnownBox("gpu", "gpu")
     handle = login_to(box, None, said.append)

@@ -118,7 +118,7 @@ def test_the_python_of_the_login_shell_is_found_despite_shell_output(
     assert login_root(tmp_path, PATIENCE_S) == []
 
 
-def test_an_incomplete_or_changed_image_package_is_not_copied(image: Path, new: Path) -> None:
+def test_setup_copies_no_incomplete_or_changed_package_of_an_image(image: Path, new: Path) -> None:
     def files(name: str) -> list[str]:
         one = Distribution(name, "1.0", image / SITE / f"{name}-1.0.dist-info")
         return sorted(Path(file.target).name for file in files_of(one, new))
@@ -134,7 +134,7 @@ def test_an_incomplete_or_changed_image_package_is_not_copied(image: Path, new: 
     assert [files(name) for name in ("gone", "changed", "outside", "absolute")] == [[]] * 4
 
 
-def test_copied_image_packages_are_whole_and_the_image_unchanged(image: Path, new: Path) -> None:
+def test_copying_packages_of_an_image_leaves_the_image_unchanged(image: Path, new: Path) -> None:
     program = f"#!{image}/bin/python\nprint('x')\n"
     one = install(image, "thing", {"thing/__init__.py": "x = 1\n", "../../../bin/thing": program})
     other = install(image, "other", {"thing/__init__.py": "x = 1\n", "b.bin": "\0"})
@@ -164,7 +164,7 @@ def test_copied_image_packages_are_whole_and_the_image_unchanged(image: Path, ne
     assert (image / "bin" / "thing").read_text() == program
 
 
-def test_a_failed_copy_of_image_packages_leaves_no_files(
+def test_a_failed_copy_of_packages_of_an_image_leaves_no_files(
     image: Path, new: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = {f"thing/m{number}.py": f"{number}\n" for number in range(40)}
@@ -318,6 +318,6 @@ def test_packages_of_an_image_are_reused_only_by_the_same_python_and_abi(tmp_pat
     assert not image_packages.same_interpreter(str(tmp_path / "a"), str(tmp_path / "b"))
 
 
-def test_the_file_list_of_an_image_package_is_read_only_once(image: Path) -> None:
+def test_setup_reads_the_file_list_of_an_image_package_only_once(image: Path) -> None:
     one = install(image, "thing", {"thing.py": "x = 1\n"})
     assert record(one.info) is record(one.info)

@@ -178,7 +178,7 @@ def test_a_missing_tmux_session_is_noticed_only_for_a_run_that_has_begun(
 
 
 @each_state
-def test_a_running_or_queued_run_keeps_others_out_of_its_tree(name: str, workdir: Path) -> None:
+def test_no_run_may_use_the_tree_of_a_running_or_queued_run(name: str, workdir: Path) -> None:
     home, folder = workdir / ".boxstrap", run_of(workdir) / "nowhere"
     # A queued run has its tree already.
     alive = CASES[name].state in ("running", "queued")

@@ -57,7 +57,7 @@ def test_a_changed_boxstrap_yaml_is_the_same_work_and_another_changed_file_is_no
     assert train(tmp_path, tree=str(tmp_path), snapshot="0" * 40).content == ""
 
 
-def test_the_newest_run_of_the_same_work_is_the_last_to_begin(tmp_path: Path) -> None:
+def test_of_runs_of_the_same_work_the_last_to_begin_is_newest(tmp_path: Path) -> None:
     """Not the one that wrote last: exit code and leftovers may be written much later."""
     runs = tmp_path / "runs/k"
     # Not in the order of their names, in which they are read.
@@ -138,7 +138,7 @@ def holder(folder: Path, process: str, script: str) -> str:
         return said(("base", "process", "lock"), f"{line}take_lock 0; echo $?").strip()
 
 
-def test_setup_follows_an_equal_setup_only_while_that_is_alive(tmp_path: Path) -> None:
+def test_setup_follows_an_equal_setup_only_while_that_one_runs(tmp_path: Path) -> None:
     alive = identity(os.getpid())
     assert holder(tmp_path, alive, "mine") == "2"
     assert holder(tmp_path, alive, "another") == "1"

@@ -34,7 +34,7 @@ def inputs(home: Path, *sets: str) -> str:
     return done.stdout
 
 
-def test_an_environment_without_extra_requirements_is_the_same_as_for_earlier_versions(
+def test_an_environment_without_extra_requirements_is_not_rebuilt_by_a_newer_boxstrap(
     tmp_path: Path,
 ) -> None:
     """The same text as in earlier versions, so that the work stays the same."""
