@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -161,76 +160,74 @@ def test_setup_notices_damage_on_the_box_and_mends_it_without_training_again(
         assert rented.runs() == sorted([*runs, f"train-{len(runs) + 1}"])
 
 
-@pytest.mark.parametrize("how", ["kill-session -t train", "kill-server"])
 def test_ending_the_tmux_session_leaves_the_training_alive_and_setup_shows_it_again(
-    rent: Rent, faults: Faults, how: str
+    rent: Rent, faults: Faults
 ) -> None:
     rented = rent("vast", used=True)
     rented.user.repository(boxstrap__yaml=LONG)
     rented.run("setup").must(0)
-    with faults.attempt(f"session removed ({how.split(maxsplit=1)[0]})"):
-        rented.box.run(f"tmux -L boxstrap {how}")
-        time.sleep(1)
-        assert rented.trainings() == 1
-        assert broken(rented) == {"train": "broken"}
-        rented.run("setup").must(0)
-        assert (rented.runs(), rented.trainings()) == (["train-1"], 1)
-        shown = "tmux -L boxstrap capture-pane -p -t train"
-        wait_until(lambda: "step 1 loss" in rented.box.run(shown))
-        assert broken(rented) == {}
-        # Ctrl-C in it ends the training, as in the session that was there first.
-        rented.box.run("tmux -L boxstrap send-keys -t train C-c")
-        await_nothing(rented, "bin/python [t]rain.py")
-        rented.run("setup", "--restart").must(0)
-        assert (rented.runs(), rented.trainings()) == (["train-1", "train-2"], 1)
+    for how in ("kill-session -t train", "kill-server"):
+        runs = rented.runs()
+        with faults.attempt(f"session removed ({how.split(maxsplit=1)[0]})"):
+            rented.box.run(f"tmux -L boxstrap {how}")
+            assert broken(rented) == {"train": "broken"}
+            assert rented.trainings() == 1
+            rented.run("setup").must(0)
+            assert (rented.runs(), rented.trainings()) == (runs, 1)
+            wait_until(lambda: "step 1 loss" in rented.box.run(PANE))
+            assert broken(rented) == {}
+            # Ctrl-C in it ends the training, as in the session that was there first.
+            rented.box.run("tmux -L boxstrap send-keys -t train C-c")
+            await_nothing(rented, "bin/python [t]rain.py")
+            rented.run("setup", "--restart").must(0)
+            assert (len(rented.runs()), rented.trainings()) == (len(runs) + 1, 1)
 
 
+PANE = "tmux -L boxstrap capture-pane -p -t train"
 COMMIT = "git -c user.name=a -c user.email=a@b.c commit -q"
 CHOICES = "on the box"
 
 
-@pytest.mark.sampled
-@pytest.mark.parametrize(
-    ("made", "how", "named"),
-    [
-        ("an edit", "echo edit >>notes.txt", "notes.txt"),
-        ("a staged edit", "echo edit >>notes.txt && git add notes.txt", "notes.txt"),
-        ("a deletion that is staged", "git rm -q --cached notes.txt", "notes.txt"),
-        ("a commit", f"{COMMIT} --allow-empty -m own", " own"),
-        (
-            "a commit on the branch, looking elsewhere",
-            f"{COMMIT} --allow-empty -m own && git checkout -q --detach HEAD~1",
-            " own",
-        ),
-        ("an untracked file in the way", "echo mine >new.txt", "new.txt"),
-        ("an ignored file in the way", "mkdir out && echo mine >out/a.txt", "out/a.txt"),
-    ],
-)
+MADE_THERE = {
+    "an edit": ("echo edit >>notes.txt", "notes.txt"),
+    "a staged edit": ("echo edit >>notes.txt && git add notes.txt", "notes.txt"),
+    "a deletion that is staged": ("git rm -q --cached notes.txt", "notes.txt"),
+    "a commit": (f"{COMMIT} --allow-empty -m own", " own"),
+    "a commit on the branch, looking elsewhere": (
+        f"{COMMIT} --allow-empty -m own && git checkout -q --detach HEAD~1",
+        " own",
+    ),
+    "an untracked file in the way": ("echo mine >new.txt", "new.txt"),
+    "an ignored file in the way": ("mkdir -p out && echo mine >out/a.txt", "out/a.txt"),
+}
+
+
 def test_setup_is_refused_where_the_new_commit_would_overwrite_work_made_on_the_box(
-    rent: Rent, faults: Faults, made: str, how: str, named: str
+    rent: Rent, faults: Faults
 ) -> None:
     rented = rent("vast", used=True)
-    ignored = {"_gitignore": "", "notes__txt": "one\n"}
-    repository = rented.user.repository(**ignored)
+    repository = rented.user.repository(notes__txt="one\n")
     first = repository.commit({".gitignore": "out/\n"})
     rented.run("setup").must(0)
-    rented.as_user(f"cd {TREE} && {how}")
+    repository.write({"notes.txt": "two\n", "new.txt": "new\n", "out/a.txt": "new\n"})
+    repository.git("add", "--force", "out/a.txt")
+    repository.commit({})
     state = (
         f"cd {TREE} && git log --format=%H --branches && git status --porcelain"
         " && cat *.txt out/* 2>/dev/null; true"
     )
-    before = rented.as_user(state)
-    with faults.attempt(f"user's work on the box: {made}"):
-        repository.write({"notes.txt": "two\n", "new.txt": "new\n", "out/a.txt": "new\n"})
-        repository.git("add", "--force", "out/a.txt")
-        repository.commit({})
-        stopped = rented.run("setup").must(7)
-        assert "the step repo failed" in stopped.err
-        assert named in stopped.err
-        assert CHOICES in stopped.err
-        assert rented.as_user(state) == before
-        assert first in before
-        assert rented.runs() == ["train-1"]
+    undo = f"git checkout -qf -B main {first} && git clean -qfd && rm -f out/a.txt"
+    for made, (how, named) in MADE_THERE.items():
+        rented.as_user(f"cd {TREE} && {undo} && {how}")
+        before = rented.as_user(state)
+        with faults.attempt(f"user's work on the box: {made}"):
+            stopped = rented.run("setup").must(7)
+            assert "the step repo failed" in stopped.err
+            assert named in stopped.err
+            assert CHOICES in stopped.err
+            assert rented.as_user(state) == before
+            assert first in before
+            assert rented.runs() == ["train-1"]
 
 
 def test_setup_keeps_stashes_branches_and_edits_on_the_box(rent: Rent, faults: Faults) -> None:

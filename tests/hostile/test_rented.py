@@ -9,33 +9,35 @@ import pytest
 from tests.faults.plugin import Faults
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
+from tests.main_job.test_enter import PROFILE, exec_and_shell_work
 
 pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 
 
-@pytest.mark.parametrize("planted", [False, True], ids=["fake", "fake that the image believes"])
 def test_setup_refuses_a_fake_github_even_where_the_image_trusts_its_host_key(
-    planted: bool, rent: Rent, faults: Faults
+    rent: Rent, faults: Faults
 ) -> None:
     """The box's own sshd answers as github.com; the image may have its key in known_hosts."""
     rented = rent("vast")
     rented.user.repository()
     rented.box.run("echo '127.0.0.1 github.com' >>/etc/hosts")
-    if planted:
-        line = f"github.com {rented.box.host_key}"
-        rented.box.write("/etc/ssh/ssh_known_hosts", f"{line}\n")
-        rented.box.write("/root/.ssh/known_hosts", f"{line}\n", mode="0600")
+    line = f"github.com {rented.box.host_key}"
+    rented.box.write("/etc/ssh/ssh_known_hosts", f"{line}\n")
+    rented.box.write("/root/.ssh/known_hosts", f"{line}\n", mode="0600")
     url = ("git.access=url", "git.url=git@github.com:me/homework.git", f"git.ref={'a' * 40}")
-    with faults.attempt("fake github sshd", at="planted" if planted else ""):
-        sets = [word for value in url for word in ("--set", value)]
-        refused = rented.run("setup", *sets).must(7)
-        assert "the step repo failed" in refused.err
-        log = rented.run("logs", "--step", "repo").must(0).out
-        assert "host key" in log.lower(), log
-        assert "127.0.0.1" not in rented.box.run(
-            "grep -E 'Accepted|Failed|publickey' /var/log/sshd.log | grep -F ' git ' || true"
-        )
-        assert not rented.box.exists(f"{rented.tree}/.git")
+    sets = [word for value in url for word in ("--set", value)]
+    for planted in ("planted", ""):
+        if not planted:
+            rented.box.run("rm /etc/ssh/ssh_known_hosts /root/.ssh/known_hosts")
+        with faults.attempt("fake github sshd", at=planted):
+            refused = rented.run("setup", *sets).must(7)
+            assert "the step repo failed" in refused.err
+            log = rented.run("logs", "--step", "repo").must(0).out
+            assert "host key" in log.lower(), log
+            assert "127.0.0.1" not in rented.box.run(
+                "grep -E 'Accepted|Failed|publickey' /var/log/sshd.log | grep -F ' git ' || true"
+            )
+            assert not rented.box.exists(f"{rented.tree}/.git")
 
 
 def test_setup_revokes_the_old_host_key_of_github_on_the_box(rent: Rent, faults: Faults) -> None:
@@ -57,7 +59,8 @@ def test_setup_revokes_the_old_host_key_of_github_on_the_box(rent: Rent, faults:
         assert "REVOKED" in listed
 
 
-QUIET = {"fish": "lambda", "tcsh": "lambda", "noisy": "vast-nouv"}
+QUIET = {"lambda": ("fish", "tcsh"), "vast-nouv": ("noisy",)}
+"""Kinds, and those that differ in the shell alone."""
 
 
 def result_of(rented: Rented) -> dict[str, str]:
@@ -90,19 +93,23 @@ def told(text: str) -> str:
 
 
 @pytest.mark.sampled
-@pytest.mark.parametrize("kind", QUIET)
-def test_setup_works_alike_on_a_box_with_noisy_shell(kind: str, rent: Rent, faults: Faults) -> None:
-    both = {}
-    for number, name in enumerate((QUIET[kind], kind)):
+@pytest.mark.parametrize("quiet", QUIET)
+def test_setup_exec_and_shell_work_alike_on_a_box_with_noisy_or_other_shell(
+    quiet: str, rent: Rent, faults: Faults
+) -> None:
+    found = {}
+    for name in (quiet, *QUIET[quiet]):
         rented = rent(name)
-        if number == 0:  # the same commit for both
-            rented.user.repository(requirements__txt="iniconfig>=2\n")
+        if name == quiet:  # the same commit for all
+            rented.user.repository(boxstrap__yaml=PROFILE, requirements__txt="iniconfig>=2\n")
         done = rented.run("setup").must(0)
         again = rented.run("setup").must(0)
         assert "nothing to do" in again.out, again.text
-        both[name] = {**result_of(rented), "told": told(done.out), "again": told(again.out)}
-    with faults.attempt("noisy rc, fish, tcsh, auto-tmux", at=kind):
-        assert both[kind] == both[QUIET[kind]]
+        found[name] = {**result_of(rented), "told": told(done.out), "again": told(again.out)}
+        with faults.attempt("noisy rc, fish, tcsh, auto-tmux", at=name):
+            assert found[name] == found[quiet]
+            if name in ("fish", "tcsh"):
+                exec_and_shell_work(rented)
 
 
 EVIL = "http://127.0.0.1:9/simple"
@@ -117,21 +124,20 @@ LEADS = {
 """Files in which a repository can name a package source or a Python version."""
 
 
-@pytest.mark.sampled
-@pytest.mark.parametrize("name", [*LEADS, "env"])
+@pytest.mark.parametrize("by", ["files", "env"])
 def test_uv_and_pip_settings_of_a_repository_do_not_mislead_boxstraps_own_tools(
-    rent: Rent, faults: Faults, name: str
+    rent: Rent, faults: Faults, by: str
 ) -> None:
     """Neither by such files in the folder where a setup starts, nor by its profile's `env`."""
-    rented = rent("vast", used=name == "env")  # env rebuilds the agent: a used box will do
+    rented = rent("vast", used=by == "env")  # env rebuilds the agent: a used box will do
     profile = "version: 1\ngpu: {require: false}\ntrain: {command: echo step 1}\n"
-    if name == "env":
+    if by == "env":
         profile += f'env: {{UV_DEFAULT_INDEX: "{EVIL}", PIP_INDEX_URL: "{EVIL}"}}\n'
-    else:
-        rented.box.write(f"/root/{name}", LEADS[name])
     rented.user.repository(boxstrap__yaml=profile)
-    with faults.attempt("repository leads our own tools", at=name):
-        if name == "env":
+    for name, text in LEADS.items() if by == "files" else ():
+        rented.box.write(f"/root/{name}", text)
+    with faults.attempt("repository leads our own tools", at=by):
+        if by == "env":
             rented.run("setup").must(0)
             rented.box.run("rm -rf /workspace/.boxstrap/agent /workspace/.boxstrap/cache")
         rented.run("setup").must(0)

@@ -63,7 +63,7 @@ def test_a_second_box_on_the_volume_downloads_no_model_again(rent: Rent, hub: Da
     again = first.run("run", "--beside", "--", "python train.py").must(0)
     assert "step 1 70000" in again.out
     assert NOTE not in first.run("setup", "--restart").must(0).err
-    second = rent("runpod")
+    second = rent("runpod", used=True)
     second.box.write("/etc/hub.pem", hub.certificate.read_text())
     volume = first.box.run("tar -C /workspace -cf - .boxstrap/cache | base64 -w0")
     second.box.write("/root/volume", volume)

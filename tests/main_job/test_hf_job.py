@@ -38,7 +38,7 @@ JOB = {"BOXSTRAP_JOB": "1", "JOB_ID": "9001", "ACCELERATOR": "t4-small"}
 def test_up_at_hugging_face_rents_a_job_that_outlasts_its_lease_and_down_ends_it(
     rent: Rent,
 ) -> None:
-    rented = rent("bare", environ=JOB)
+    rented = rent("bare", used=True, environ=JOB)
     user, box = rented.user, rented.box
     with simulated("hf") as account:
         account.clock = SimulatedClock(time.time)
