@@ -25,7 +25,8 @@ class Progress:
     """The progress of one thing, from reports of `done` at times `t` (seconds).
 
     A count that goes down, another unit or a clock that jumps back starts the
-    speed over, so that it is never negative.
+    speed over, so that it is never negative; so does more to do once all was done,
+    since nothing was at work in between.
     """
 
     done: float = 0.0
@@ -41,7 +42,9 @@ class Progress:
         """Add a report; a negative count or a total below `done` is corrected."""
         done = max(0.0, done)
         total = total if total and total >= done else None
-        if done < self.done or unit != self.unit or self._from_t is None or t < self._from_t:
+        has_more = self.done == self.total != total
+        other = done < self.done or unit != self.unit or has_more
+        if other or self._from_t is None or t < self._from_t:
             self.speed, self._from_done, self._from_t = None, done, t
         self.done, self.total, self.unit = done, total, unit
         passed = t - self._from_t

@@ -35,6 +35,13 @@ def test_the_shown_speed_of_a_transfer_is_smoothed_but_follows_changes():
     assert slower.speed == pytest.approx(1, rel=0.05)
 
 
+def test_the_pause_before_more_is_to_be_transferred_does_not_count_for_its_speed():
+    progress = progressed((0, 0), (1, 100))
+    for t, done in ((3600, 100), (3601, 110)):
+        progress.report(done, 1100.0, "objects", t)
+    assert (progress.speed, progress.left) == (pytest.approx(10), pytest.approx(99))
+
+
 def test_progress_reports_of_the_same_moment_do_not_inflate_the_speed():
     progress = progressed((0, 0), (1, 10), (1.001, 20), (1.002, 30), (2, 30))
     assert progress.speed is not None
