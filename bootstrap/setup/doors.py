@@ -63,6 +63,13 @@ from bootstrap.ui.screen import Reporter
 _REFUSED = ("Authentication failed", "could not read", "not found", "403")
 PASTE_LIMIT = 200_000
 """Characters of a paste with everything in it: a terminal takes them in seconds."""
+_PASTE = Door(
+    "a paste",
+    "",
+    "copy all of it into the terminal of the box, its last line too, and Enter",
+    limit=PASTE_LIMIT,
+    source="what a terminal takes in seconds",
+)
 _USUAL = "vast"
 """The provider if the profile names none: its boxes have a web terminal to paste into."""
 _MOST_LISTED = 10
@@ -145,14 +152,12 @@ def render_paste(
         text = by_uvx(uvx, work.profile, work.source)
     else:
         text = paste(render_carrier(work.profile, work.source, bare=True))
-        whole = Rendering(door_named("vast"), text)
-        if ref := _program_ref(work, whole, push=push, must=len(text) > PASTE_LIMIT):
+        whole = Rendering(_PASTE, text)
+        if ref := _program_ref(work, whole, push=push, must=not whole.fits):
             reporter.note("program", f"{ref} of {work.source.url}, fetched by the box")
             text = paste(render_fetching(work.profile, work.source, ref))
     reporter.note("paste", f"{len(text):,} characters")
-    reporter.note(
-        "use", "copy all of it into the terminal of the box, its last line too, and Enter"
-    )
+    reporter.note("use", _PASTE.use)
     return CarriedScript(text, {})
 
 

@@ -19,6 +19,7 @@ import pytest
 import yaml
 
 from bootstrap.errors import UsageError, exit_code
+from bootstrap.setup import Reporter, SetupRequest, doors
 from bootstrap.setup.door_table import DOORS, NARROWEST
 from bootstrap.setup.doors import (
     PASTE_LIMIT,
@@ -237,6 +238,18 @@ def test_a_door_over_its_limit_exits_with_2_and_says_the_size_and_what_to_drop(n
     assert re.search(r"script needs [\d,]+", said)
     assert "What could go of the profile: env (" in said
     assert "What could go" not in too_long(made, profile("vast")).text()  # nothing of it is large
+
+
+@pytest.mark.usefixtures("loosely_packed")
+def test_a_paste_over_its_limit_exits_with_2_and_says_that_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    big = profile("vast").replace(env={"NOISE": Random(1).randbytes(60_000).hex()})
+    monkeypatch.setattr(doors, "_for_door", lambda *_: doors._Work(big, WORK, "https://host/x"))
+    monkeypatch.setattr(doors, "find_program", lambda *_: "")
+    push = doors.Pushing(asked_for=False, ask=lambda _: False)
+    with pytest.raises(UsageError, match="a paste takes 200,000 bytes"):
+        doors.render_paste(SetupRequest(), Reporter(), push=push, uvx="")
 
 
 def test_an_unknown_door_is_refused_with_the_list_of_doors() -> None:
