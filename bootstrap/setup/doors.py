@@ -45,7 +45,14 @@ from bootstrap.setup.payload import (
 )
 from bootstrap.setup.program import packed_program, program
 from bootstrap.setup.request import SetupRequest
-from bootstrap.setup.script import ROOT, Source, render_recipe, render_text, variables
+from bootstrap.setup.script import (
+    ROOT,
+    Source,
+    default_values,
+    render_recipe,
+    render_text,
+    variables,
+)
 from bootstrap.steps.plan import steps_for
 from bootstrap.steps.shell import (
     ONBOX,
@@ -497,7 +504,8 @@ def render_carrier(
 ) -> str:
     """Return a script that sets up the box it runs on, but for the steps to `leave`. `bare`: its
     program is without comments, docstrings and indentation."""
-    used = {name for name, value in door_values(profile, source) if value}
+    usual = default_values()
+    used = {name for name, value in door_values(profile, source) if value != usual.get(name)}
     made = packed_program(used) if bare else program()
     recipe = door_recipe(profile, source, leave, made.digest)
     return _whole(profile, recipe, program=made.text, program_marker=_marker(made.text))

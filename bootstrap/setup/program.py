@@ -29,6 +29,8 @@ _OF_FEW = {
     "onbox/steps/lease.py": "LEASE",
     "onbox/bucket/": "RESULTS_TO",
     "onbox/conda/": "CONDA",
+    "onbox/python/pip.py": "INSTALLER",
+    "onbox/python/dependencies.py": "DEPENDENCIES",
     "onbox/nodes/": "TRAIN_NODES",
 }
 """What a packed door leaves out, unless the profile sets this variable."""
@@ -59,7 +61,9 @@ class Program:
 
 @cache
 def program() -> Program:
-    return _put_together(program_files())
+    files = program_files()
+    in_order = sorted(files, key=lambda name: (name.count("/"), name))
+    return _put_together({name: files[name] for name in in_order})
 
 
 def packed_program(used: Collection[str]) -> Program:
@@ -67,12 +71,13 @@ def packed_program(used: Collection[str]) -> Program:
     without what is not `used`, the variables that the profile sets."""
     unused = tuple(place for place, name in _OF_FEW.items() if name not in used)
     files = program_files(bare=True)
-    return _put_together({n: text for n, text in files.items() if not n.startswith(unused)})
+    # Like beside like: gzip looks back 32 KiB.
+    in_order = sorted(files, key=lambda name: (name.endswith(".py"), name))
+    return _put_together({n: files[n] for n in in_order if not n.startswith(unused)})
 
 
 def _put_together(files: Mapping[str, str]) -> Program:
-    in_order = sorted(files, key=lambda name: (name.count("/"), name))
-    return Program("".join(f"\f{name}\n{files[name]}" for name in in_order))
+    return Program("".join(f"\f{name}\n{text}" for name, text in files.items()))
 
 
 @cache

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from bootstrap import __version__
 from bootstrap.onbox.client import CLIENT_PATIENCE_S, SENDER_PATIENCE_S
-from bootstrap.onbox.steps.values import Values
+from bootstrap.onbox.values import Values
 from bootstrap.onbox.verdict.expected_hardware import ExpectedHardware, ExpectedMachine
 from bootstrap.paths import cache_dir, shipped, write_private
 from bootstrap.profile import values
@@ -99,13 +99,7 @@ _OF_STEPS = {
         *("REPO_COMMIT", "REPO_SNAPSHOT", "REPO_TREE", "REPO_BRANCH", "REPO_TAGS", "TAG_OBJECTS"),
         *("REPO_URL", "REPO_ACCESS", "GIT_USER_NAME", "GIT_USER_EMAIL", "SHARED"),
     ),
-    "python": (
-        *("PYTHON_VERSION", "AS_OF", "VENV", "INSTALLER", "TORCH_BACKEND", "REUSE"),
-        "REQUIREMENTS_SET",
-        *("REQUIREMENTS", "LOCK", "CONDA", "CONDA_TOOLS", "EXTRAS", "PYTHON_INDEX"),
-        *("LOCK_OPTIONS", "ADDED_TO_LOCK", "ADDED_ARGUMENTS", "BUILT_LAST", "NAMES_OF_LAST"),
-        "DEPENDENCIES",
-    ),
+    "python": ("VENV",),
     "prepare": ("PREPARE",),
     "train": (*("TRAIN_COMMAND", "TRAIN_SESSION", "TRAIN_AT_BOOT", "TRAIN_GRACE", "RESULTS"),),
 }
@@ -136,7 +130,7 @@ def variables(  # noqa: PLR0913 - what a script is made of
 
     `secrets_id` changes when a secret does, but reveals nothing about it; `secret_ids` has
     such an id for each of the profile's secrets, and is empty for a door. `dependencies`: rows of
-    those that are sent, see templates/lib/dependencies.sh. `sent_data`: the items of `data:` on
+    those that are sent, see onbox/python/dependencies.py. `sent_data`: the items of `data:` on
     this machine, by their numbers. `rented`: since when the lease counts of a box that `up` rented;
     `ends`: whether its provider ends it after that.
     """

@@ -11,12 +11,6 @@ box_git() {
 }
 work_git() { box_git -C "$REPO_DIR" "$@"; }
 store_git() { box_git --git-dir="$REPO_STORE" "$@"; }
-# For what was placed. If the store lost commits, the user's git has them.
-placed_git() {
-  local -x GIT_ALTERNATE_OBJECT_DIRECTORIES=$REPO_DIR/.git/objects
-  box_git -C "$REPO_DIR" --git-dir="$PLACED" --work-tree="$REPO_DIR" "$@"
-}
-
 # The token that a door asked for is only in the environment of this call; the helper that git asks does not contain it.
 with_token() {
   # A host that trickles is given up; a Mac has no such program.

@@ -100,7 +100,6 @@ closure_of() {
 plan() {
   local name need later=
   begin_checks
-  case " ${STEPS[*]} " in *' python '*) inputs_python ;; esac
   ask_steps
   for name in "${STEPS[@]}"; do
     WHY=

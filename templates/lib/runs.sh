@@ -34,15 +34,12 @@ request_run() {
   STEP_LOG=/dev/null STEP_CODE=/dev/null
   read -r name || return
   use_tree "$name"
-  begin_sources
   read -r REPO_SNAPSHOT REPO_COMMIT REPO_TREE REPO_BRANCH || return
-  find_environment
-  for name in shell python prepare; do
+  for name in shell prepare; do
     case " ${STEPS[*]} " in *" $name "*) ;; *) continue ;; esac
     find_reason "$name"
     [ -z "$WHY" ] || { facts "wrong=$name" && return; }
   done
-  inputs_python
   facts
 }
 
@@ -50,7 +47,6 @@ request_run() {
 would_lose_results() {
   case " ${STEPS[*]} " in *' train '*) [ -z "$OVERWRITE$ONLY" ] ;; *) return 1 ;; esac || return
   find_alive
-  inputs_python
   facts | onbox steps.train >"$SETUP_DIR/logs/train.log" 2>&1
   [ $? = 9 ]
 }

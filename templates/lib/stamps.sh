@@ -2,7 +2,6 @@
 # stamps: a step is skipped only if its inputs are those of its last success and its check agrees.
 
 find_stamp() {
-  if [ "$1" = python ]; then STAMP=$VENV_NOTES/python.ok && return; fi
   case " $REPO_STEPS " in
     *" $1 "*) STAMP=$NOTES/$1.ok ;;
     *) STAMP=$BOX_HOME/steps/$1.ok ;;
@@ -44,16 +43,12 @@ find_reason() {
 
 declare -gA CHECKING=()
 
-# Starts the slowest checks in parallel with the rest: thousands of folders, and what git says.
+# Starts the slowest check in parallel with the rest: what git says.
 begin_checks() {
   local name
   for name in "${STEPS[@]}"; do
     case $name in
       repo) check_repo 2>/dev/null & ;; # it prints what was edited
-      python)
-        begin_sources
-        check_python >/dev/null 2>&1 &
-        ;;
       *) continue ;;
     esac
     CHECKING[$name]=$!
@@ -68,27 +63,14 @@ is_right() {
 
 # what_changed STEP STAMP: sets WHY to the one thing that changed, in the user's terms; else to `changed`.
 what_changed() {
-  local noted
   WHY=changed
   case $1 in
     repo)
       [ "${2#v1 * }" = "${INPUTS#v1 * }" ] || return 0
       case $2 in "v1 $REPO_COMMIT"*) WHY='snapshot' ;; *) WHY='commit' ;; esac
       ;;
-    python)
-      before_sums "$2"
-      noted=$BEFORE
-      before_sums "$INPUTS"
-      [ "$noted" != "$BEFORE" ] || WHY='requirements'
-      ;;
     prepare) [[ $2 != "$PREPARE_ITSELF"* ]] || WHY='data' ;;
   esac
-}
-
-# before_sums INPUTS: sets BEFORE to what comes before the digests of files.
-before_sums() {
-  BEFORE=$1
-  [[ ! $1 =~ \ (\$.)?[0-9a-f]{64}[\ \\] ]] || BEFORE=${1%%"${BASH_REMATCH[0]}"*}
 }
 
 # While a run is alive, its tree and environment stay as they are.

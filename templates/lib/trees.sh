@@ -10,25 +10,13 @@ use_tree() {
     '~/'*) VENV_DIR=$(expand_home "$VENV") ;;
     *) VENV_DIR=$REPO_DIR/$VENV ;;
   esac
-  TREE_NUMBER=$1 MAIN_VENV=$VENV_DIR VENV_NOTES=$NOTES PYTHON_INPUTS='' SOURCES_OF=''
+  TREE_NUMBER=$1 MAIN_VENV=$VENV_DIR
   [ "$1" = 1 ] || { REPO_DIR=$MAIN_DIR@$1 && NOTES=$NOTES/beside/$1; }
   PLACED=$NOTES/placed
 }
 
-# find_environment: for a tree beside, once its files are placed. Uses the main tree's environment if it is unchanged,
-# made from the same, and does not contain the repository itself; else one of its own. Sets VENV_DIR. What a sweep's
-# cells need is made where the main tree's is, if no run uses that: once, not for each.
-find_environment() {
-  if [ "$TREE_NUMBER" = 1 ] || is_shared_venv; then return; fi
-  VENV_DIR=$MAIN_VENV VENV_NOTES=$BOX_HOME/steps/$REPO_KEY PYTHON_INPUTS=''
-  find_stamp python
-  inputs_python
-  if [ -z "$HOLDS_PROJECT" ] && { { is_line "$STAMP" "$INPUTS" && check_python; } || { is_cell && ! live_run holds "$REPO_KEY" "$MAIN_DIR" >/dev/null; }; }; then return; fi
-  VENV_DIR=$REPO_DIR/$VENV VENV_NOTES=$NOTES
-}
-
-# Whether the profile says where the environment is: then all trees share it.
-is_shared_venv() { [[ $VENV == [/~]* ]]; }
+# find_environment: for a tree beside, once its files are placed: sets VENV_DIR, see onbox/python/environment.py.
+find_environment() { [ "$TREE_NUMBER" = 1 ] || VENV_DIR=$(facts | onbox steps.python); }
 
 # choose_tree: for a new run of REPO_TREE and TRAIN_COMMAND, with the lock held: see onbox/work/trees.py. Where no Python
 # answers, as before a first setup, it is the main one, if no run has that.

@@ -132,12 +132,6 @@ read_indexes() {
   done < <(python3 "$ONBOX" pip_indexes)
 }
 
-# Runs uv, and turns what it prints into progress and warnings.
-run_uv_with_progress() {
-  run_uv "$@" 2>&1 | onbox python.uv_progress | report
-  return "${PIPESTATUS[0]}"
-}
-
 run_uv() {
   env UV_SYSTEM_CERTS=1 "${UV_CERTS:-UV_NATIVE_TLS}=1" UV_NO_PROGRESS=1 UV_CACHE_DIR="$WORKDIR/.boxstrap/cache/uv" \
     UV_PYTHON_INSTALL_DIR="$BOX_HOME/python" UV_HTTP_TIMEOUT=20 UV_NO_MODIFY_PATH=1 \

@@ -5,7 +5,7 @@ inputs_agent() { inputs v1 "${AGENT_PACKAGES[@]}"; }
 
 check_agent() {
   known_uv && [ -x "$BOX_HOME/agent/bin/python" ] && [ -f "$BOX_HOME/agent/complete" ] &&
-    all_there "$BOX_HOME/agent" "$BOX_HOME/agent/complete"
+    (cd "$BOX_HOME/agent" && exec xargs -d '\n' stat -c '' -- <complete) >/dev/null 2>&1
 }
 
 # Small, so it is rebuilt each time: uv would accept a copy that a kill left half-written.
@@ -19,7 +19,8 @@ apply_agent() {
   # Into its folder, with the interpreter that it was made from: uv has already queried that one.
   with_retries run_uv pip install --quiet --python "$(readlink "$BOX_HOME/agent/bin/python")" \
     --target "$BOX_HOME"/agent/lib/python*/site-packages "${AGENT_PACKAGES[@]}"
-  list_packages "$BOX_HOME/agent" "$BOX_HOME/agent/complete"
+  (cd "$BOX_HOME/agent" && exec find lib/python*/site-packages -name __pycache__ -prune -o -type d -print) |
+    write_file "$BOX_HOME/agent/complete" 600
   # Else whoever asks for runs compiles it each time. Nothing waits for it.
   setsid nice "$BOX_HOME/agent/bin/python" -I -S -m compileall -q "$PROGRAMS/onbox" </dev/null >/dev/null 2>&1 3>&- 9>&- &
 }

@@ -21,6 +21,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
+from .. import step_report
+from ..step_report import tell
+
 UNSATISFIABLE = 3
 USUAL_CHANNEL = "conda-forge"
 DEFAULT_CHANNELS = ("main", "r")
@@ -149,7 +152,7 @@ class DownloadReporter:
         if time.monotonic() - self.said >= 0.5:
             self.said = time.monotonic()
             done, total = sum(self.done.values()), sum(self.total.values())
-            print(f"progress done={done} total={total} unit=bytes", flush=True)
+            tell(f"progress done={done} total={total} unit=bytes")
 
     def __getattr__(self, name: str) -> Callable[..., int]:
         """Ignore rattler's other callbacks."""
@@ -202,6 +205,7 @@ def with_channel_address(spec: str, config: object, box: BoxChannels) -> str:
 
 
 def main() -> NoReturn:
+    step_report.step = "python"
     code = make_all(sys.argv[1:])
     sys.stdout.flush()
     os._exit(code)  # rattler's threads may still run, and would end a normal exit by a signal

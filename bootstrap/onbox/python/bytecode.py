@@ -5,8 +5,8 @@
 Runs on the environment's own Python, so that the bytecode is for that version. The training
 compiles its imports from the first module on; this goes from the last one back, and they meet.
 Until the file INSTALLED exists it compiles, in memory, what uv has unpacked in its CACHE, as long
-as its parent is the process INSTALLER. The command's scripts are read, never run. `compile_ahead`
-in `lib/bytecode.sh` decides whether this is started; on one core it does nothing.
+as its parent is the process INSTALLER. The command's scripts are read, never run. On one core it
+does nothing.
 """
 
 from __future__ import annotations

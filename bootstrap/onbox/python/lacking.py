@@ -1,5 +1,5 @@
 """What a build or a program of an environment looks for and the box lacks, and Debian's package
-that brings it. `main` finds shared libraries before a training dies for want of one."""
+that brings it. `warn_of_lacking` finds libraries before a training dies for want of one."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import mmap
 import os
 import re
 import struct
-import sys
 from collections.abc import Iterator
+
+from ..step_report import caution, log
 
 _TABLE = """
 build-essential: gcc g++ cc c++ compiler make x86_64-linux-gnu-gcc x86_64-linux-gnu-g++
@@ -158,11 +159,11 @@ def missing_libraries(site: str) -> Iterator[str]:
             yield name
 
 
-def main() -> None:
-    """`python.lacking SITE`: print a warning for each package that is to be installed."""
-    missing = list(missing_libraries(sys.argv[1]))
-    for name in missing:
-        sys.stderr.write("%s: not on this box; Debian's %s brings it\n" % (name, LIBRARIES[name]))
+def warn_of_lacking(site: str) -> None:
+    """Warn of each package that is to be installed, so that modules below `site` have what they
+    need."""
+    missing = list(missing_libraries(site))
+    log(*(f"{name}: not on this box; Debian's {LIBRARIES[name]} brings it" for name in missing))
     wanted = {LIBRARIES[name] for name in missing}
     for package in sorted(wanted.difference(*(_BRINGS[each] for each in wanted & _BRINGS.keys()))):
-        sys.stdout.write("warn code=lacks-%s\n" % package)
+        caution(f"lacks-{package}")

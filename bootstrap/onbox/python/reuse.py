@@ -1,32 +1,29 @@
 """Copy packages of the box's image into an environment, if that is faster than fetching them.
 
-    onbox python.reuse find VERDICT OWN ENVIRONMENT IMAGES ROOT...
-    onbox python.reuse shadow VERDICT ENVIRONMENT IMAGES SHADOW BACKEND
-    onbox python.reuse copy VERDICT ENVIRONMENT IMAGES SAID NOTE
-
-`find` writes the image's environments that are worth copying from, each a ROOT, to IMAGES, and
-prints the folders of their interpreters in the form of PATH. If no ROOT has any, a login shell is
-asked. `shadow` makes a copy of the new, empty environment that looks as if it had the image's
-packages: with it, uv says which of them it would remove or replace. `copy` reads what uv SAID and
-copies the others; it prints events, and lines for the log, and NOTEs at the end how many packages
-that were, the megabytes and the seconds saved.
-The image's environments are never changed, and uv fetches what can't be copied.
+The image's environments that are worth it are looked for. A shadow, a copy of the new, empty
+environment that looks as if it had the image's packages, is shown to uv, which says which of them
+it would remove or replace; the others are copied. The image's environments are never changed, uv
+fetches what can't be copied, and nothing here fails a setup.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
-import sys
 import time
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from glob import glob
 from pathlib import Path
 from typing import NamedTuple
 
 from ..run_folder import end_of, write_whole
+from ..step_report import log, tell
 from . import torch_compat
+from .copy_packages import Copying
 from .image_packages import (
     Distribution,
     ImageSite,
@@ -42,8 +39,12 @@ UNKNOWN_INDEX_MB_S = 100.0
 UNKNOWN_DISK_MB_S = 500.0
 LEAST_SAVED_S = 1.0
 DESCRIBING = ("METADATA", "INSTALLER", "WHEEL", "direct_url.json")
+PLACES = (
+    *("/venv/*", "/opt/venv", "/opt/conda", "/opt/conda/envs/*", "/usr/local", "/usr"),
+    *("/opt/miniconda3", "/opt/miniforge3", "~/miniconda3", "~/miniforge3", "~/anaconda3"),
+)
+"""Where images have environments; if two places have the same, the first one counts."""
 GONE = re.compile(r"^ [-~] ([A-Za-z0-9][A-Za-z0-9._-]*)(?:==| @ |$)", re.MULTILINE)
-NOTHING = 3  # the exit code if there is nothing to reuse
 
 
 class Speeds(NamedTuple):
@@ -82,20 +83,18 @@ def copying_s(size: int, files: int, speeds: Speeds) -> float:
     return size / 1e6 / speeds.disk_mb_s + files * FILE_S
 
 
-def find(words: list[str]) -> int:
-    verdict, own, environment, images, *roots = map(Path, filter(None, words))
+def images_worth(verdict: Path, own: Path, environment: Path, folder: Path) -> list[ImageSite]:
+    """Return the image's environments that are worth copying from. If no place has any, a login
+    shell is asked, whose output goes into a file in the `folder`."""
     speeds = read_speeds(verdict)
-    there = find_images(roots, own, environment)
-    found = [
+    named = [os.environ.get("VIRTUAL_ENV", ""), os.environ.get("CONDA_PREFIX", "")]
+    places = (place for each in PLACES for place in sorted(glob(os.path.expanduser(each))))
+    there = find_images(map(Path, filter(None, [*named, *places])), own, environment)
+    return [
         image
-        for image in there or find_images(login_root(images.parent), own, environment)
+        for image in there or find_images(login_root(folder), own, environment)
         if fetching_s(image.size * WHEEL_SHARE, speeds) >= LEAST_SAVED_S
     ]
-    if not found:
-        return NOTHING
-    images.write_text(json.dumps(found), "utf-8")
-    sys.stdout.write(":".join(dict.fromkeys(image.home for image in found)) + ":\n")
-    return 0
 
 
 def login_root(folder: Path, seconds: float = 3.0) -> list[Path]:
@@ -117,29 +116,22 @@ case $python in /bin/* | /usr/bin/*) exit ;; esac
 exec "$python" -I -B -c 'import sys; print(chr(10) + "boxstrap-prefix " + sys.prefix)'"""
 
 
-def read_images(images: Path) -> list[ImageSite]:
-    return [ImageSite(*row) for row in json.loads(images.read_text("utf-8"))]
-
-
-def shadow(words: list[str]) -> int:
-    """Make a shadow of the first that fits Python and driver; only that one stays in IMAGES."""
-    verdict, environment, images, place = map(Path, words[:-1])
-    backend = words[-1]
+def first_that_fits(
+    images: Iterable[ImageSite], verdict: Path, environment: Path, backend: str
+) -> ImageSite | None:
+    """Return the first that fits Python and driver."""
     python = str(environment / "bin" / "python")
-    for image in read_images(images):
-        where = Path(image.site)
+    for image in images:
         if not same_interpreter(image.python, python):
-            say(f"{where}: its Python differs from that of {environment}")
-        elif not torch_fits(verdict, backend, where):
-            say(
-                f"{where}: its torch is built for another driver, or for another backend than "
+            log(f"{image.site}: its Python differs from that of {environment}")
+        elif not torch_fits(verdict, backend, Path(image.site)):
+            log(
+                f"{image.site}: its torch is built for another driver, or for another backend than "
                 f"the profile sets"
             )
         else:
-            images.write_text(json.dumps([image]), "utf-8")
-            make_shadow(environment, distributions(where), place)
-            return 0
-    return NOTHING
+            return image
+    return None
 
 
 def torch_fits(verdict: Path, backend: str, site: Path) -> bool:
@@ -158,7 +150,7 @@ def torch_fits(verdict: Path, backend: str, site: Path) -> bool:
     return not known or torch_compat.after(target, backend, site) is None
 
 
-def make_shadow(environment: Path, found: list[Distribution], place: Path) -> None:
+def make_shadow(environment: Path, found: Sequence[Distribution], place: Path) -> None:
     """Copy the environment, and add only the metadata of the found packages."""
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(environment, place, symlinks=True)
@@ -175,51 +167,31 @@ def packages_folder(environment: Path) -> Path:
     return next(environment.glob("lib/python3*/site-packages"))
 
 
-def copy(words: list[str]) -> int:
-    """Copy the packages that uv would keep, if that saves time."""
-    from .copy_packages import Copying  # the other two commands don't need it
-
-    verdict, environment, images, said, note = map(Path, words)
-    (image,) = read_images(images)
-    gone = {plain(name) for name in GONE.findall(said.read_text("utf-8"))}
+def copy(verdict: Path, environment: Path, image: ImageSite, said: str, note: str) -> None:
+    """Copy the packages that uv would keep by what it `said`, if that saves time, and `note` how
+    many that were, the megabytes and the seconds saved, for a profile that says `never` later."""
+    gone = {plain(name) for name in GONE.findall(said)}
     kept = [one for one in distributions(Path(image.site)) if one.name not in gone]
     copying = Copying.of(kept, packages_folder(environment))
     if not copying.taken:
-        return NOTHING
-    wheels = copying.wheel_size()
-    speeds = read_speeds(verdict)
-    fetched, copied = (
-        fetching_s(wheels, speeds),
-        copying_s(copying.size, len(copying.files), speeds),
-    )
-    say(f"{image.site} has {len(copying.taken)} of the packages that are required:")
-    say(f"about {wheels / 1e6:.0f} MB of wheels, {fetched:.1f} s at {speeds.index_mb_s:g} MB/s;")
-    say(f"{copying.size / 1e6:.0f} MB to copy, {copied:.1f} s")
+        return
+    wheels, speeds = copying.wheel_size(), read_speeds(verdict)
+    fetched = fetching_s(wheels, speeds)
+    copied = copying_s(copying.size, len(copying.files), speeds)
+    log(f"{image.site} has {len(copying.taken)} of the packages that are required:")
+    log(f"about {wheels / 1e6:.0f} MB of wheels, {fetched:.1f} s at {speeds.index_mb_s:g} MB/s;")
+    log(f"{copying.size / 1e6:.0f} MB to copy, {copied:.1f} s")
     if fetched - copied < LEAST_SAVED_S:
-        return NOTHING
+        return
     began = time.monotonic()
     try:
-        copying.run(lambda done: say(f"progress done={done} total={copying.size} unit=bytes"))
+        copying.run(lambda done: tell(f"progress done={done} total={copying.size} unit=bytes"))
     except OSError as error:
-        say(f"they could not be copied: {error}")
-        return NOTHING
-    took = time.monotonic() - began
+        log(f"they could not be copied: {error}")
+        return
+    saved = max(0.0, fetched - (time.monotonic() - began))
     for one in copying.taken:
-        say(f"reused: {one.name} {one.version}, not compared with a hash of a lock")
-    saved = max(0.0, fetched - took)
+        log(f"reused: {one.name} {one.version}, not compared with a hash of a lock")
     count, mb, secs = len(copying.taken), round(wheels / 1e6), round(saved)
     write_whole(note, f"{count} {mb} {secs}\n")
-    say(f"note code=image-reused count={count} have={mb} secs={secs}")
-    return 0
-
-
-def say(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
-
-
-COMMANDS = {"find": find, "shadow": shadow, "copy": copy}
-
-
-def main() -> int:
-    return COMMANDS[sys.argv[1]](sys.argv[2:])
+    tell(f"note code=image-reused count={count} have={mb} secs={secs}")

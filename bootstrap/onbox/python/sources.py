@@ -1,10 +1,7 @@
 """What an environment is made from, by the files of its repository, and what their builds may read.
 
-    onbox python.sources TREE CONDA LOCK IS_NAMED REQUIREMENTS... -- EXTRA... -- ADDED...
-
-Prints it as `templates/lib/sources.sh` takes it, after a line or the end of its input. Files are
-read generously: installers differ in what follows an option, and in quotes, so every word counts
-that is the path of a file; and a build runs code of the repository.
+Files are read generously: installers differ in what follows an option, and in quotes, so every word
+counts that is the path of a file; and a build runs code of the repository.
 """
 
 from __future__ import annotations
@@ -13,13 +10,13 @@ import codecs
 import hashlib
 import os
 import re
-import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from os.path import dirname, isdir, isfile, realpath, relpath
-from shlex import quote
 
+from ..values import Values
 from .accepted import accepted
 
+EVERY_INDEX = ("--index-strategy", "unsafe-best-match")
 _MOST = 99
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -103,6 +100,18 @@ class Sources:
     def __init__(self, tree: str) -> None:
         self.tree, self.stands_in = tree, ""
         """`stands_in`: where an installer has to stand to find a folder, if not in the tree."""
+        self.kind = "nothing"
+        """Or `lock`, `requirements`, `project`, `conda`."""
+        self.arguments: list[str] = []
+        self.of_uv: list[str] = []
+        """What uv's and pip's `install` are told, and what uv alone besides."""
+        self.holds_project = False
+        """Whether the repository itself is installed."""
+        self.stated = ""
+        """The range of Pythons that its projects accept."""
+        self.sums = self.built = ""
+        """Digests of the files, and of what their builds may read; a change of that changes the
+        content of the tree anyway."""
         self.files: list[str] = []
         self.linked: list[str] = []
         self.copied: list[str] = []
@@ -165,15 +174,15 @@ class Sources:
             self._add_folder(re.sub(r"^([^@]*@)? ?(file:)?(//)?", "", word), how=how)
             how = "e" if word == "-e" else ""
 
-    def arguments(self, names: Iterable[str]) -> list[str]:
-        """Return the arguments of uv's and pip's `install` for these requirements files."""
+    def name_files(self, names: Iterable[str]) -> None:
+        """Let these requirements files be installed."""
         at = f"{self.tree}/" if self.stands_in else ""
-        found = [word for name in names for word in ("-r", at + name)]
-        found += ["--directory", self.stands_in] if found and self.stands_in else []
+        self.arguments = [word for name in names for word in ("-r", at + name)]
+        if self.arguments and self.stands_in:
+            self.of_uv += ["--directory", self.stands_in]
         # pip looks into every index that a file names and takes the best; uv does so with this.
-        if found and _has_line(r"^[^\w#\n-]*--extra-index-url", self.files):
-            found += ["--index-strategy", "unsafe-best-match"]
-        return found
+        if self.arguments and _has_line(r"^[^\w#\n-]*--extra-index-url", self.files):
+            self.of_uv += EVERY_INDEX
 
     def find_read(self) -> None:
         """Find what the builds of all that is installed from folders may read."""
@@ -221,70 +230,54 @@ class Sources:
                     self._read_project(at + word)
 
 
-def find(
-    tree: str, conda: str, lock: str, is_named: str, *words: str
-) -> dict[str, str | list[str]]:
-    """Return the values of `templates/lib/sources.sh`. In this order: what the profile says,
-    uv.lock, requirements.txt, pyproject.toml. Extras are the project's: with them requirements.txt
-    is not meant."""
-    requirements, extras, added = _lists(words)
-    kind, sources = "nothing", Sources(tree)
-    own: list[str] = []
+def find_sources(tree: str, values: Values) -> Sources:
+    """Return them in this order: what the profile says, uv.lock, requirements.txt, pyproject.toml.
+    Extras are the project's: with them requirements.txt is not meant. This process is in the tree
+    then; of one that is not there yet nothing is known."""
+    sources, conda, lock, extras = Sources(tree), values.conda, values.lock, values.extras
+    added = [*values.added_arguments, *values.built_last]
+    try:
+        os.chdir(tree)
+    except OSError:
+        return sources
     of_extras = [word for extra in extras for word in ("--extra", extra)]
     locked: list[tuple[str, str]] = []
-    is_named = conda or is_named
+    is_named = conda or values.requirements_set
+    requirements = values.requirements if is_named else ["requirements.txt"]
     if not conda and (lock or (not is_named and isfile("uv.lock"))):
-        kind, lock = "lock", lock or "uv.lock"
+        sources.kind, lock = "lock", lock or "uv.lock"
         sources.files += [lock, f"{dirname(lock) or '.'}/pyproject.toml"]
-        own = ["--project", dirname(lock) or ".", *of_extras]
+        sources.arguments = ["--project", dirname(lock) or ".", *of_extras]
         pattern = r'^source = \{ (editable|directory) = "([^"]+)"'
         locked = re.findall(pattern, _text(lock), re.MULTILINE)
     elif is_named or (isfile("requirements.txt") and not extras):
-        requirements = requirements if is_named else ["requirements.txt"]
-        kind = "conda" if conda else "requirements" if requirements else kind
+        sources.kind = "conda" if conda else "requirements" if requirements else "nothing"
         for name in (*filter(None, [conda]), *requirements):
             sources.add(name)
     elif isfile("pyproject.toml"):
-        kind, sources.files = "project", ["pyproject.toml"]
+        sources.kind, sources.files = "project", ["pyproject.toml"]
         # One that can be built is installed as a link; of any other only the dependencies are.
         names = f"[{','.join(extras)}]" if extras else ""
-        is_built = _has_line(_OWN[kind], sources.files)
-        own = ["-e", f".{names}"] if is_built else ["-r", "pyproject.toml", *of_extras]
+        is_built = _has_line(_OWN["project"], sources.files)
+        sources.arguments = (
+            ["-e", f".{names}"] if is_built else ["-r", "pyproject.toml", *of_extras]
+        )
     sources.add_named(added)
-    if kind in ("conda", "requirements"):
-        own = sources.arguments(requirements)
-    if kind not in ("lock", "project") and added[:1] == ["--group"]:
+    if sources.kind in ("conda", "requirements"):
+        sources.name_files(requirements)
+    if sources.kind not in ("lock", "project") and added[:1] == ["--group"]:
         sources.files.append("pyproject.toml")
-    files = sources.files if kind == "requirements" else sources.files[:1]
-    holds = sources.linked or sources.copied or (kind in _OWN and _has_line(_OWN[kind], files))
+    files = sources.files if sources.kind == "requirements" else sources.files[:1]
+    by_line = sources.kind in _OWN and _has_line(_OWN[sources.kind], files)
+    sources.holds_project = bool(sources.linked or sources.copied or by_line)
     folders = [".", *map(dirname, files[:1]), *sources.linked, *sources.copied]
+    sources.stated = ",".join(dict.fromkeys(filter(None, map(accepted, folders))))
     sources.copied += [folder for how, folder in locked if how == "directory"]
     sources.linked += [folder for how, folder in locked if how == "editable"]
-    sources.linked += ["."] if kind == "project" else []
+    sources.linked += ["."] if sources.kind == "project" else []
     sources.find_read()
     read = _sums(sources.read)
-    return {
-        "SOURCE_KIND": kind,
-        "SOURCES": sources.files,
-        "SOURCE_ARGUMENTS": own,
-        "STANDS_IN": sources.stands_in,
-        "HOLDS_PROJECT": "yes" if holds else "",
-        "STATED": ",".join(dict.fromkeys(filter(None, map(accepted, folders)))),
-        "SUMS": _sums(sources.files),
-        "BUILT": hashlib.sha256(os.fsencode(read)).hexdigest() if read else "",
-        "COPIED": [re.sub(r"^(\./)+|^\.$", "", folder) for folder in sources.copied],
-    }
-
-
-def _lists(words: Sequence[str]) -> list[list[str]]:
-    first = words.index("--")
-    second = words.index("--", first + 1)
-    return [[*words[:first]], [*words[first + 1 : second]], [*words[second + 1 :]]]
-
-
-def main() -> None:
-    sys.stdin.readline()
-    os.chdir(sys.argv[1])
-    for name, value in find(*sys.argv[1:]).items():
-        text = quote(value) if isinstance(value, str) else f"({' '.join(map(quote, value))})"
-        sys.stdout.buffer.write(os.fsencode(f"{name}={text}\n"))
+    sources.built = hashlib.sha256(os.fsencode(read)).hexdigest() if read else ""
+    sources.sums = _sums(sources.files)
+    sources.copied = [re.sub(r"^(\./)+|^\.$", "", folder) for folder in sources.copied]
+    return sources

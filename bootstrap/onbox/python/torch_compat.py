@@ -1,20 +1,13 @@
-"""Check whether a build of torch fits the GPU and its driver, without importing torch.
-
-    onbox python.torch_compat before VERDICT BACKEND FILE...
-    onbox python.torch_compat after VERDICT BACKEND SITE_PACKAGES
-
-The first judges by requirements, a lock, or what uv would install, the second by the build that is
-installed. VERDICT is what `verify.py` wrote. If the build fits, nothing is printed. If not, the
-exit code is 1, and a code with its numbers, what is wrong and what to do are printed, a line each.
+"""Check whether a build of torch fits the GPU and its driver, without importing torch: before
+gigabytes are fetched, if it can be known then, and once it is installed.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 MINOR_COMPATIBLE = 11  # from this CUDA on, a driver runs every minor version of its major version
 
@@ -192,7 +185,8 @@ def builds_named(texts: list[str]) -> list[tuple[int, int] | None]:
 
 
 def before(target: CudaTarget, backend: str, texts: list[str]) -> Misfit | None:
-    """Return the misfit that is known before anything is fetched."""
+    """Return the misfit that is known before anything is fetched, by requirements, a lock, or what
+    uv would install."""
     if of_backend(backend):
         return misfit(target, of_backend(backend), f"python.torch_backend: {backend}")
     if backend != "auto":
@@ -217,19 +211,3 @@ def after(target: CudaTarget, backend: str, site: Path) -> Misfit | None:
         return None
     what = f"torch {release.group(1) if release else ''}".strip()
     return misfit(target, version(cuda.group(1)) if cuda else None, what)
-
-
-def main() -> int:
-    when, verdict, backend, *rest = sys.argv[1:]
-    target = read_target(Path(verdict))
-    found: Any = None
-    if target.capabilities or target.cuda:
-        if when == "before":
-            texts = [Path(name).read_text("utf-8", "replace") for name in rest]
-            found = before(target, backend, texts)
-        else:
-            found = after(target, backend, Path(rest[0]))
-    if found is None:
-        return 0
-    sys.stdout.write("\n".join(("code " + found[0], *found[1:], "")))
-    return 1

@@ -1,7 +1,5 @@
 """Events of what uv prints while it installs: how many packages are resolved, how many bytes came,
 as the network counts them, twice a second, and whether something is compiled.
-
-It reads standard input, and passes that on to the log, its standard error.
 """
 
 from __future__ import annotations
@@ -9,11 +7,11 @@ from __future__ import annotations
 import os
 import re
 import select
-import sys
 import time
 from collections.abc import Iterator
 
 from ..run_folder import lines_of
+from ..step_report import tell
 
 PATIENCE_S = 20.0
 """Most packages without a wheel are built in a moment; one that isn't is compiled, for minutes."""
@@ -70,22 +68,21 @@ def bytes_received() -> int:
     return sum(int(row[1]) for row in rows if row[0] != "lo")
 
 
-def main() -> None:
+def follow(uv: int) -> None:
+    """Read what uv prints into this pipe, until it is closed, into the log, and tell its events."""
     progress, rest, next_look = UvProgress(), b"", time.monotonic() + 0.5
     while True:
         events: list[str] = []
-        if select.select([0], [], [], max(0.0, next_look - time.monotonic()))[0]:
-            piece = os.read(0, 65536)
+        if select.select([uv], [], [], max(0.0, next_look - time.monotonic()))[0]:
+            piece = os.read(uv, 65536)
+            os.write(2, piece)
             if not piece:
-                sys.stderr.buffer.write(rest)
                 return
             *lines, rest = (rest + piece).split(b"\n")
             for line in lines:
-                sys.stderr.buffer.write(line + b"\n")
                 events += progress.take(line.decode("utf-8", "replace"))
         if time.monotonic() >= next_look:
             next_look = time.monotonic() + 0.5
             events += progress.look()
-        sys.stderr.flush()
-        sys.stdout.write("".join(f"{event}\n" for event in events))
-        sys.stdout.flush()
+        for event in events:
+            tell(event)

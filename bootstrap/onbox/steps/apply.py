@@ -11,6 +11,7 @@ import sys
 from contextlib import suppress
 
 from .. import step_report
+from ..processes import forget_locale
 from ..run_folder import write_whole
 from ..step_report import StepError, log, tell
 from .step import SKIPPED, read_setup, step_named
@@ -24,6 +25,7 @@ def main() -> int:
     for file in (3, 9):
         with suppress(OSError):
             os.set_inheritable(file, False)
+    forget_locale()
     step = step_named(name, setup)
     why = step.why()
     if why in SKIPPED:

@@ -17,9 +17,9 @@ from pathlib import Path
 from ..client import Client
 from ..data.items import DataError, Item, Places
 from ..data.records import DataRecord, DataRecords, sent_content, sent_files
+from ..quoted import quoted
 from ..run_folder import RunFolder, lines_of, write_whole
 from ..step_report import StepError, tell
-from .quoted import quoted
 from .step import BoxStep, read_setup
 
 _IN_THE_WAY = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENOTEMPTY, errno.ELOOP)

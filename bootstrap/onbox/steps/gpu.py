@@ -7,9 +7,9 @@ import os
 import site
 
 from ..processes import identity
+from ..quoted import quoted
 from ..run_folder import RunFolder, lines_of, live_runs, write_whole
 from ..step_report import StepError, report
-from .quoted import quoted
 from .step import BoxStep, SetupFacts, expanded
 
 

@@ -9,9 +9,9 @@ from contextlib import suppress
 
 from .. import SHELL_PROGRAMS
 from ..processes import begin_apart, is_alive
+from ..quoted import quoted
 from ..run_folder import RunFolder, lines_of, write_whole
 from ..step_report import caution, tell
-from .quoted import quoted
 from .step import BoxStep
 
 _LOOKS_S = 30.0

@@ -97,11 +97,14 @@ def _begin(asked: Asked, state: SentState, setup: Popen[bytes]) -> None:
 def _wrong_step(setup: SetupFacts) -> str:
     """Name a step that is not right. The box itself was checked when it was set up, and may have
     been found bad since."""
-    steps = {name: step_named(name, setup) for name in ("gpu", "smoke", "data") if setup.has(name)}
-    spoiled = (name for name in steps if name != "data" and steps[name].is_spoiled)
+    names = filter(setup.has, ("gpu", "smoke", "python", "data"))
+    steps = {name: step_named(name, setup) for name in names}
+    of_tree = [name for name in steps if steps[name].is_of_tree]
+    spoiled = (name for name in steps if name not in of_tree and steps[name].is_spoiled)
     if found := next(spoiled, "gpu" if "gpu" in steps and is_returned(setup) else ""):
         return found
-    return setup.one("wrong") or ("data" if "data" in steps and steps["data"].reason() else "")
+    wrong = (name for name in of_tree if steps[name].reason())
+    return setup.one("wrong") or next(wrong, "")
 
 
 def _tell(setup: Popen[bytes], *words: str) -> None:

@@ -7,9 +7,9 @@ import os
 import re
 from functools import cached_property
 
+from ..quoted import quoted
 from ..run_folder import RunFolder, live_runs, names_in, write_whole
 from ..step_report import StepError, log, report
-from .quoted import quoted
 from .step import BoxStep, expanded
 
 _LIBRARIES = ("torch-*", "cupy*", "nvidia_cublas*")
@@ -29,7 +29,7 @@ class SmokeStep(BoxStep):
         """The profile's environment; if only the box is checked, the one that was built last; ""
         if there is none."""
         if self.setup.one("commit"):
-            return self.setup.one("venv")
+            return self.setup.environment.folder
         steps = (RunFolder(f"{self.home}/steps/{name}") for name in names_in(f"{self.home}/steps"))
         built = [(noted.st_mtime_ns, each) for each in steps if (noted := each.stat("python.venv"))]
         made = max(built, key=lambda each: each[0])[1].first("python.venv") if built else ""

@@ -14,13 +14,15 @@ from functools import cached_property
 from importlib import import_module
 
 from ..git import BoxTree
+from ..quoted import quoted
 from ..run_folder import alive_in, lines_of, write_whole
-from .quoted import quoted
-from .values import Values
+from ..values import Values
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # slow to import
     from collections.abc import Mapping, Sequence
+
+    from ..python.environment import BoxEnvironment
 
 SKIPPED = ("done", "alive", "died", "failed")
 """Why a step is left as it is."""
@@ -45,6 +47,16 @@ class SetupFacts:
 
     def is_asked(self, step: str) -> bool:
         return step in f"{self.one('only')},{self.one('redo')}".split(",")
+
+    @cached_property
+    def environment(self) -> BoxEnvironment:
+        """That of its tree; for a tree beside, once its files are placed."""
+        from ..python.environment import BoxEnvironment  # late: few steps ask
+
+        places = (self.one(name) for name in ("main", "main_venv", "venv"))
+        environment = BoxEnvironment(self.values, self.tree, *places)
+        environment.share(is_cell="BOXSTRAP_CELL=" in self.one("variables"))
+        return environment
 
     @cached_property
     def alive_run(self) -> str:

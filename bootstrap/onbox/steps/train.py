@@ -34,7 +34,7 @@ class TrainStep(BoxStep):
         Of the environment only what the user chose: its files are in the tree, and the driver is
         the box's. These decide only whether it is built again.
         """
-        command, chosen = self.setup.one("command"), self.setup.one("chosen")
+        command, chosen = self.setup.one("command"), self.setup.environment.chosen
         return _digest(self.content, command, chosen, *self._variables, *filter(None, [self.data]))
 
     @cached_property
@@ -64,7 +64,7 @@ class TrainStep(BoxStep):
     def request(self) -> dict[str, str]:
         """What a run of it is made of, see `runs/new_run.py`."""
         setup, values, tree = self.setup, self.values, self.setup.tree
-        told = ["restart", "overwrite", "queue", "nodes_id", "commit", "snapshot", "venv"]
+        told = ["restart", "overwrite", "queue", "nodes_id", "commit", "snapshot"]
         told += ["session", "grace", "id", "gpus", "variables", "setup"]
         commands = {
             "command": setup.one("command"),
@@ -83,6 +83,7 @@ class TrainStep(BoxStep):
             **{name: "\n".join(values) for name, values in lists.items()},
             **{"home": self.home, "key": tree.key, "notes": tree.notes, "dir": tree.path},
             **{"work": self.work, "tree": self.content, "data": self.data},
+            "venv": setup.environment.folder,
             "resume_all": setup.one("resume"),
             "train_nodes": values.train_nodes,
             "results_of_all": "yes" if values.results_of_all else "",
@@ -90,12 +91,13 @@ class TrainStep(BoxStep):
         }
 
     def _absolute(self, command: str) -> str:
-        return absolute_command(command, self.setup.one("venv"))
+        return absolute_command(command, self.setup.environment.folder)
 
     @property
     def made_of(self) -> list[str]:
         """What a run is made of besides commit and command: a later setup names what differs."""
-        environment = hashlib.sha256(os.fsencode(f"{self.setup.one('chosen')}\n")).hexdigest()
+        chosen = os.fsencode(f"{self.setup.environment.chosen}\n")
+        environment = hashlib.sha256(chosen).hexdigest()
         lines = [f"environment {environment}", f"python {self.values.python_id}"]
         lines.append(f"variables {_digest(*self._variables)}")
         secrets = self.setup.one("secrets_id")

@@ -2,7 +2,7 @@
 NAME@3, … A tree has one live run, so that results never mix.
 
 `onbox work.trees choose BOX_HOME KEY FOLDER CONTENT COMMAND SESSION BESIDE CELL` prints its number;
-`alive BOX_HOME KEY FOLDER` the live run that has this tree, `user` one whose environment is there,
+`alive BOX_HOME KEY FOLDER` the live run that has this tree,
 `holds` one of both, `running` any that runs on the box. Without one it exits with 1.
 """
 
@@ -82,7 +82,6 @@ def main() -> int:
         home, key, folder = [*more, "", ""][:3]
         ways = {
             "alive": lambda run: is_in_tree(run, key, folder),
-            "user": lambda run: is_user(run, folder),
             "holds": lambda run: is_in_tree(run, key, folder) or is_user(run, folder),
             "running": lambda run: run.is_running,
         }

@@ -304,7 +304,7 @@ def find_git_dependencies(python: Python, read: ReadFiles) -> list[GitDependency
 
 
 def _in_files(python: Python, read: ReadFiles) -> Iterator[GitDependency]:
-    """Choose files in the same order as `find` in onbox/python/sources.py."""
+    """Choose files in the same order as `find_sources` in onbox/python/sources.py."""
     lock, listed = python.lock or "uv.lock", python.requirements
     named = [python.conda, *(listed or [])] if python.conda else listed or ["requirements.txt"]
     beside_lock = str(PurePosixPath(lock).parent / "pyproject.toml")

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from pathlib import Path
 
 import pytest
 
 from bootstrap.onbox.python.accepted import accepted
-from bootstrap.steps.shell import shell_part
-from tests.plain_environment import HERE
-from tests.unit.onbox.test_trees import Trees
 
 STATED = {
     "pyproject.toml": ("[project]\nname = 'x'\nrequires-python = '>=3.8,<3.11'\n", ">=3.8,<3.11"),
@@ -33,28 +28,3 @@ def test_the_python_range_of_a_project_file_is_read(tmp_path: Path, text: str, r
     name = "setup.py" if text.startswith("setup(") else "pyproject.toml"
     (tmp_path / ("setup.cfg" if text.startswith("[options]") else name)).write_text(text)
     assert accepted(str(tmp_path)) == range_
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("profile", "asked"), [("", ">=3.8,<3.11,>=3.9"), ("3.10", "3.10")], ids=["none", "named"]
-)
-def test_setup_picks_a_python_that_all_local_projects_allow_unless_the_profile_names_one(
-    tmp_path: Path, profile: str, asked: str
-) -> None:
-    trees = Trees(tmp_path)
-    for folder, range_ in ((trees.main, ">=3.8,<3.11"), (trees.main / "libs/own", ">=3.9")):
-        folder.mkdir(exist_ok=True, parents=True)
-        (folder / "pyproject.toml").write_text(f"[project]\nrequires-python = '{range_}'\n")
-    (trees.main / "requirements.txt").write_text("-e .\n-e libs/own\n")
-    (trees.home / "agent/bin").mkdir(parents=True)
-    (trees.home / "agent/bin/python").symlink_to(sys.executable)
-    onbox = shlex.quote(str(HERE / "bootstrap/onbox/__main__.py"))
-    stub = 'run_uv() { printf "%s\\n" "$*" >&2; case $2 in install) ;; *) return 1 ;; esac; }'
-    said = trees.ask(
-        f"{shell_part('lib', 'uv')}\n{stub}; ONBOX={onbox} PYTHON_VERSION={profile} UV_SETTINGS=()"
-        f' SETUP_DIR=/nonexistent; with_retries() {{ "$@"; }}; cd "$REPO_DIR"; find_sources;'
-        " ACCEPTED=$STATED; find_python || :",
-        check=False,
-    )
-    assert f"python install --no-bin {asked}\n" in said

@@ -7,10 +7,10 @@ import subprocess
 from pathlib import Path
 from random import Random
 
+from bootstrap.onbox.quoted import quoted
 from bootstrap.onbox.steps.lease import LeaseStep
-from bootstrap.onbox.steps.quoted import quoted
 from bootstrap.onbox.steps.step import SetupFacts, expanded, step_named
-from bootstrap.onbox.steps.values import Values
+from bootstrap.onbox.values import Values
 from bootstrap.setup.script import default_values
 from bootstrap.steps.plan import NAMES
 from bootstrap.steps.shell import onbox_files

@@ -80,8 +80,7 @@ def test_advice_on_missing_libraries_names_no_package_that_another_named_one_ins
         "libgthread-2.0.so.0",
     ]
     monkeypatch.setattr(lacking_module, "missing_libraries", lambda _: missing)
-    monkeypatch.setattr(lacking_module.sys, "argv", ["python.lacking", "/site"])
-    lacking_module.main()
+    lacking_module.warn_of_lacking("/site")
     said = capsys.readouterr()
     events = ["warn code=lacks-libgl1", "warn code=lacks-libglib2.0-0"]
     assert said.out.splitlines() == events

@@ -16,7 +16,13 @@ import pytest
 
 from bootstrap.onbox.python import copy_packages, image_packages, reuse
 from bootstrap.onbox.python.copy_packages import Copying, files_of, with_interpreter
-from bootstrap.onbox.python.image_packages import Distribution, distributions, find_images, record
+from bootstrap.onbox.python.image_packages import (
+    Distribution,
+    ImageSite,
+    distributions,
+    find_images,
+    record,
+)
 from bootstrap.onbox.python.reuse import Speeds, login_root
 from tests.waiting import PATIENCE_S
 
@@ -218,21 +224,6 @@ def test_reuse_of_packages_takes_network_and_disk_speed_of_the_verdict(tmp_path:
     assert reuse.read_speeds(verdict).index_mb_s > 0
 
 
-def prepared(image: Path, new: Path, mb_s: str, said: str) -> list[str]:
-    """Write the input files of `copy`; return its arguments."""
-    folder = new.parents[3]
-    (folder / "gpu.json").write_text(
-        json.dumps({"checks": [{"check": "index", "gpu": None, "read": f"{mb_s} MB/s from x"}]})
-    )
-    (folder / "images").write_text(json.dumps([[str(image / SITE), "", "", 0]]))
-    (folder / "said").write_text(said)
-    return [
-        str(folder / "gpu.json"),
-        str(new.parents[2]),
-        *(str(folder / x) for x in ("images", "said", "note")),
-    ]
-
-
 SAID = """\
 Resolved 3 packages in 9ms
 Would uninstall 2 packages
@@ -252,14 +243,17 @@ def test_packages_of_the_image_are_copied_only_where_downloading_would_be_slower
     for name in ("old-one", "unused", "again", "small"):
         install(image, name, {f"{name}.py": "1\n"})
     install(image, "big", {"big.so": Random(1).randbytes(300_000).hex()})
-    words = prepared(image, new, mb_s, SAID)
-    assert reuse.copy(words) == (0 if taken else reuse.NOTHING)
+    verdict, note = new.parents[3] / "gpu.json", new.parents[3] / "note"
+    read = {"check": "index", "gpu": None, "read": f"{mb_s} MB/s from x"}
+    verdict.write_text(json.dumps({"checks": [read]}))
+    place = ImageSite(str(image / SITE), "", "", 0)
+    reuse.copy(verdict, new.parents[2], place, SAID, str(note))
     assert sorted(path.name.split("-")[0] for path in new.glob("*.dist-info")) == taken
-    said = capsys.readouterr().out.splitlines()
+    events, said = (text.splitlines() for text in capsys.readouterr())
     assert said[0].endswith("has 2 of the packages that are required:")
     # The 0.6 MB of hex digits compress to less than 0.5 MB, which is rounded to 0.
     told = "note code=image-reused count=2 have=0 secs=3"
-    assert (said[-1] == told) == Path(words[-1]).exists() == bool(taken)
+    assert (told in events) == note.exists() == bool(taken)
 
 
 def test_the_download_size_of_packages_is_estimated_by_a_sample(image: Path, new: Path) -> None:

@@ -13,28 +13,25 @@ from hypothesis import given as generated
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from bootstrap.onbox.python.sources import find
-from tests.unit.onbox.test_trees import Trees
+from bootstrap.onbox.git import BoxTree
+from bootstrap.onbox.python.environment import BoxEnvironment
+from bootstrap.onbox.python.sources import find_sources
+from bootstrap.onbox.values import Values
 
 UTF8, UTF16 = "utf-8", "utf-16"
 
 
-def found_in(
-    root: Path,
-    files: dict[str, str | bytes],
-    conda: str = "",
-    requirements: Iterable[str] = (),
-    added: Iterable[str] = (),
-) -> dict[str, Any]:
+def found_in(root: Path, files: dict[str, str | bytes], **values: Any) -> dict[str, Any]:
+    """Return what the environment is made from, if a profile has these values."""
     write(root, files)
-    named = "yes" if requirements else ""
+    named = {"requirements_set": True} if "requirements" in values else {}
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
-        return find(str(root), conda, "", named, *requirements, "--", "--", *added)
+        return vars(find_sources(str(root), Values({**values, **named})))
 
 
 def sources(root: Path, files: dict[str, str | bytes], conda: str = "") -> list[str]:
-    return [os.path.normpath(name) for name in found_in(root, files, conda)["SOURCES"]]
+    return [os.path.normpath(name) for name in found_in(root, files, conda=conda)["files"]]
 
 
 def write(root: Path, files: dict[str, str | bytes]) -> None:
@@ -108,11 +105,11 @@ def test_a_local_package_path_is_relative_to_the_requirements_file_or_the_tree(
         "libs/common/pyproject.toml": LIB,
     }
     found = found_in(tmp_path, files, requirements=["apps/a/r.txt"])
-    stands = ["-r", f"{tmp_path}/apps/a/r.txt", "--directory", f"{tmp_path}/{folder}"]
-    assert found["SOURCE_ARGUMENTS"] == (stands if folder else ["-r", "apps/a/r.txt"])
-    assert found["BUILT"]
+    assert found["arguments"] == ["-r", f"{tmp_path}/apps/a/r.txt" if folder else "apps/a/r.txt"]
+    assert found["of_uv"] == (["--directory", f"{tmp_path}/{folder}"] if folder else [])
+    assert found["built"]
     (tmp_path / "libs/common/pyproject.toml").write_text(f"{LIB} ")
-    assert found_in(tmp_path, {}, requirements=["apps/a/r.txt"])["BUILT"] != found["BUILT"]
+    assert found_in(tmp_path, {}, requirements=["apps/a/r.txt"])["built"] != found["built"]
 
 
 def test_requirement_files_in_the_pip_section_of_a_conda_file_are_found(tmp_path: Path) -> None:
@@ -230,31 +227,24 @@ DEPENDS = {
 def test_changing_any_file_that_the_installer_reads_makes_another_environment(
     tmp_path: Path, files: dict[str, str | bytes], changed: str
 ) -> None:
-    conda, added = "e.yml" if "e.yml" in files else "", str(files.get("added", "")).split()
+    values = {"conda": "e.yml" if "e.yml" in files else ""}
+    values |= {"added_arguments": str(files.get("added", "")).split()}
     written = {name: text for name, text in files.items() if name != "added"}
-    before = found_in(tmp_path, {**written, "train.py": "1", "README.md": "1"}, conda, (), added)
-    assert found_in(tmp_path, {"train.py": "2", "README.md": "2"}, conda, (), added) == before
+    before = found_in(tmp_path, {**written, "train.py": "1", "README.md": "1"}, **values)
+    assert found_in(tmp_path, {"train.py": "2", "README.md": "2"}, **values) == before
     changes: dict[str, str | bytes] = {changed: "[tool.uv]\n# changed\n"}
-    assert found_in(tmp_path, changes, conda, (), added) != before
+    assert found_in(tmp_path, changes, **values) != before
 
 
-@pytest.mark.slow
 def test_a_changed_file_of_a_local_package_makes_a_new_environment(tmp_path: Path) -> None:
-    trees = Trees(tmp_path)
-    (trees.home / "steps/k/placed").mkdir(parents=True)
-    write(trees.main, {"requirements.txt": "./lib\n", "lib/setup.py": "", "lib/own.py": ""})
-    asked = (
-        'placed_git() {{ [ "$*" != "rev-parse -q --verify HEAD:lib" ] || echo {}; }}; '
-        'inputs_python; printf "%s\\n" "$INPUTS"'
-    )
-    assert trees.ask(asked.format(1)) != trees.ask(asked.format(2))
+    write(tmp_path, {"requirements.txt": "./lib\n", "lib/setup.py": "", "lib/own.py": ""})
+    tree = BoxTree("/nowhere", "k", str(tmp_path))
 
+    def inputs(placed: str) -> str:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(tmp_path)
+            patch.setattr(tree.placed, "id_of", {"HEAD:lib": placed}.__getitem__)
+            return BoxEnvironment(Values({}), tree, str(tmp_path), "/env", "/env").inputs
 
-@pytest.mark.slow
-def test_requirement_files_are_read_as_they_are_after_the_tree_was_updated(tmp_path: Path) -> None:
-    trees = Trees(tmp_path)
-    shown = 'find_sources; printf "%s\\n" "${SOURCES[@]}" "${FINDER_OF-none}"'
-    said = trees.ask(f"begin_sources; echo six >$REPO_DIR/requirements.txt; {shown}")
-    assert said.splitlines() == ["requirements.txt", ""]
-    # One that is gone is done without.
-    assert trees.ask(f'begin_sources; kill "$FINDER_PID"; wait; {shown}') == said
+    assert inputs("1") != inputs("2")
+    assert inputs("1") == inputs("1")

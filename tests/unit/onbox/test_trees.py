@@ -16,10 +16,14 @@ import pytest
 
 from bootstrap.onbox import MAIN
 from bootstrap.onbox.git import BoxTree
+from bootstrap.onbox.python.build import Build
+from bootstrap.onbox.python.environment import BoxEnvironment
+from bootstrap.onbox.retries import Retries
 from bootstrap.onbox.runs import new_run, resume, start
+from bootstrap.onbox.step_report import StepError
 from bootstrap.onbox.steps import run as run_program
+from bootstrap.onbox.values import Values
 from bootstrap.onbox.work.trees import choose
-from bootstrap.steps.shell import shell_part
 from tests.box_programs import LIBRARY
 from tests.run_states import identity
 from tests.unit.boxes.conftest import DEAD
@@ -95,15 +99,23 @@ class Trees:
         (notes / "python.ok").write_text(f"{self.inputs(1)}\n")
         (notes / "python.folders").write_text("lib/python3/site-packages/torch\n")
 
+    def environment_of(self, number: int, venv: str = ".venv", **values: object) -> BoxEnvironment:
+        path = self.main if number == 1 else self.beside(number)
+        tree = BoxTree(str(self.home), "k", str(path), str(number))
+        return BoxEnvironment(Values(values), tree, str(self.main), str(self.main / venv), venv)
+
     def inputs(self, number: int, venv: str = ".venv") -> str:
         """Return what the environment of a tree depends on."""
-        return self.ask(f'use_tree {number}; inputs_python; echo "$INPUTS"', VENV=venv).rstrip("\n")
+        return self.environment_of(number, venv).inputs
 
-    def environment(self, files: dict[str, str], venv: str = ".venv", **values: str) -> str:
+    def environment(
+        self, files: dict[str, str], venv: str = ".venv", *, is_cell: bool = False
+    ) -> str:
         """Return the environment that tree 2 gets with these files."""
         self._write(self.beside(2), files)
-        said = self.ask('use_tree 2; find_environment; echo "$VENV_DIR"', VENV=venv, **values)
-        return said.strip().removeprefix(f"{self.main.parent}/")
+        environment = self.environment_of(2, venv)
+        environment.share(is_cell=is_cell)
+        return environment.folder.removeprefix(f"{self.main.parent}/")
 
     def choose(
         self, content: str = "c1", command: str = TRAIN, **values: str
@@ -118,12 +130,7 @@ class Trees:
         own = {
             **{"BOX_HOME": str(self.home), "REPO_KEY": "k", "MAIN_DIR": str(self.main)},
             **{"VENV": ".venv", "REPO_STORE": f"{self.home}/store", "RUNS": f"{self.home}/runs/k"},
-            **{
-                "REUSE": "auto",
-                "REPO_STEPS": "repo python train",
-                "TORCH_BACKEND": "auto",
-                "INSTALLER": "uv",
-            },
+            "REPO_STEPS": "repo python train",
             **{
                 "STEP_CODE": "/dev/stdout",
                 "ONBOX": MAIN,
@@ -132,20 +139,9 @@ class Trees:
                 "REPO_TREE": "-",
             },
         }
-        empty = ("PYTHON_VERSION", "LOCK", "REQUIREMENTS_SET", "CONDA")
         lines = [f"{name}={shlex.quote(value)}" for name, value in (own | values).items()]
-        lines += [f"{name}=" for name in empty]
-        lists = (
-            "EXTRAS",
-            "REQUIREMENTS",
-            "ADDED_ARGUMENTS",
-            "BUILT_LAST",
-            "NAMES_OF_LAST",
-            "PYTHON_INDEX",
-        )
-        lines += [f"{name}=()" for name in lists]
         begin = ["set -eu", *lines, "exec 3>/dev/null 9>/dev/null", "use_tree 1"]
-        script = "\n".join([LIBRARY, shell_part("steps", "python"), *begin, commands])
+        script = "\n".join([LIBRARY, *begin, commands])
         done = subprocess.run(
             ["bash", "--norc"], input=script, capture_output=True, text=True, check=False
         )
@@ -159,7 +155,8 @@ class Trees:
 
 
 @pytest.fixture
-def trees(tmp_path: Path) -> Trees:
+def trees(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trees:
+    monkeypatch.chdir(tmp_path)
     return Trees(tmp_path)
 
 
@@ -289,9 +286,9 @@ def test_a_second_tree_shares_the_environment_only_if_requirements_are_equal(
     assert trees.environment(other) == "homework@2/.venv"
     # Those of a sweep's cells are made once, unless a run needs the main tree's.
     place = "homework/.venv" if shared else "homework@2/.venv"
-    assert trees.environment(other, RUN_VARIABLES="BOXSTRAP_CELL=0") == place
+    assert trees.environment(other, is_cell=True) == place
     trees.add_run("train-1", trees.main)
-    assert trees.environment(other, RUN_VARIABLES="BOXSTRAP_CELL=0") == "homework@2/.venv"
+    assert trees.environment(other, is_cell=True) == "homework@2/.venv"
 
 
 def test_a_second_tree_does_not_share_a_broken_environment(trees: Trees) -> None:
@@ -316,9 +313,12 @@ def test_an_environment_that_a_live_run_uses_is_not_changed(trees: Trees) -> Non
     files = {"requirements.txt": "torch\n"}
     trees.make_environment(files)
     trees.add_run("run-2", trees.beside(2))
-    said = trees.ask("apply_python", check=False)
-    assert "environment-in-use" in said
-    assert "run-2" in said
+    (trees.home / "uv").write_text(f"{sys.executable}\n")
+    facts = {"setup": [str(trees.home)]}
+    with pytest.raises(StepError) as refused:
+        Build(trees.environment_of(1), facts, Retries("", ())).build()
+    assert refused.value.code == "environment-in-use"
+    assert "run-2" in str(refused.value)
 
 
 @pytest.mark.parametrize(("state", "is_held"), [("running", True), ("died", False)])

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 
 import pytest
 
-from bootstrap.onbox import MAIN
 from bootstrap.onbox.python import uv_progress
-from bootstrap.onbox.python.uv_progress import UvProgress
-from bootstrap.steps.shell import shell_part
+from bootstrap.onbox.python.uv_progress import UvProgress, follow
 
 
 @pytest.mark.parametrize(
@@ -55,22 +54,18 @@ def test_install_progress_does_not_shrink_when_a_network_interface_disappears(
     assert done == ["done=300", "done=300", "done=400"]
 
 
-@pytest.mark.slow
-def test_the_log_of_a_step_gets_all_output_of_uv_and_the_step_its_code() -> None:
-    library = "\n".join(shell_part("lib", name) for name in ("base", "events", "uv"))
-    uv = "run_uv() { echo 'Resolved 2 packages'; sleep 3; printf end; return 3; }"
-    said = subprocess.run(
-        ["bash"],
-        input=f"{library}\n{uv}\n"
-        f"BOX_HOME=/nonexistent ONBOX={MAIN} STEP=python\n"
-        'run_uv_with_progress 3>&1 || echo "rc $?"\n',
-        capture_output=True,
-        text=True,
-        check=True,
+def test_the_log_of_a_step_gets_all_output_of_uv_also_without_a_last_newline(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    wait = (
+        "import time; print('Resolved 2 packages', flush=True); time.sleep(1.2); print(end='end')"
     )
-    assert said.stderr.splitlines() == ["Resolved 2 packages", "end"]
-    first, *bytes_, last = said.stdout.splitlines()
-    assert first == "python progress done=0 total=2 unit=packages"
-    assert all(line.endswith(" total= unit=bytes") for line in bytes_)
+    with subprocess.Popen([sys.executable, "-c", wait], stdout=subprocess.PIPE) as uv:
+        assert uv.stdout
+        follow(uv.stdout.fileno())
+    said = capfd.readouterr()
+    assert said.err.splitlines() == ["Resolved 2 packages", "end"]
+    first, *bytes_ = said.out.splitlines()
+    assert first == "progress done=0 total=2 unit=packages"
     assert bytes_
-    assert last == "rc 3"
+    assert all(line.endswith(" total= unit=bytes") for line in bytes_)

@@ -171,7 +171,10 @@ def test_packing_python_for_a_door_keeps_its_meaning() -> None:
         assert ast.dump(ast.parse(bare_python(text))) == without_what_nobody_reads(text)
 
 
-@pytest.mark.parametrize("used", [(), ("DATA", "LEASE", "RESULTS_TO", "CONDA", "TRAIN_NODES")])
+FEW = ("DATA", "LEASE", "RESULTS_TO", "CONDA", "INSTALLER", "DEPENDENCIES", "TRAIN_NODES")
+
+
+@pytest.mark.parametrize("used", [(), FEW])
 def test_python_packed_for_short_doors_is_importable(used: tuple[str, ...], tmp_path: Path) -> None:
     carried = dict(file.split("\n", 1) for file in packed_program(used).text.split("\f")[1:])
     modules = [name for name in carried if name.endswith(".py")]

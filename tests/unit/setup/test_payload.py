@@ -277,7 +277,7 @@ def test_a_private_ssh_dependency_is_sent_once_its_address_was_consented_to(user
     ]
     agreed = payload(repository.root, consent=caught.value.grants.digest)
     assert [each.address for each in agreed.dependencies] == ["ssh://git@example.org/me/lib.git"]
-    assert "- ssh://git@example.org/me/lib.git'" in agreed.script
+    assert '- ssh://git@example.org/me/lib.git"' in agreed.script
     # The file in the working tree counts, not the committed one; a new address needs new consent.
     repository.write({"requirements.txt": ASKED.replace("lib", "new")})
     with pytest.raises(ConsentError, match=r"me/new\.git \(new\)"):

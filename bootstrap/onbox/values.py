@@ -32,5 +32,26 @@ class Values:
     clone_url: str = ""
     """From where the box clones, if it does."""
 
+    python_version: str = ""
+    as_of: str = ""
+    installer: str = "uv"
+    torch_backend: str = "auto"
+    reuse: str = "auto"
+    requirements_set: bool = False
+    requirements: Sequence[str] = []
+    lock: str = ""
+    conda: str = ""
+    conda_tools: Sequence[str] = []
+    extras: Sequence[str] = []
+    python_index: Sequence[str] = []
+    lock_options: Sequence[str] = []
+    added_to_lock: Sequence[str] = []
+    added_arguments: Sequence[str] = []
+    built_last: Sequence[str] = []
+    names_of_last: Sequence[str] = []
+    dependencies: Sequence[str] = []
+    """Of the environment; the arguments are those of uv's and pip's `install`, see
+    `requirement_words` in `bootstrap/setup/script.py`."""
+
     def __init__(self, document: Mapping[str, object]) -> None:
         vars(self).update(document)

@@ -1,0 +1,49 @@
+"""The environment, built at its final path by uv (or pip or conda where asked), or an existing one
+adopted. `onbox steps.python` prints where it is.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+from ..retries import Retries
+from .step import BoxStep, read_setup
+
+
+class PythonStep(BoxStep):
+    is_of_tree = True
+
+    @property
+    def stamp(self) -> str:
+        return self.setup.environment.noted("ok")
+
+    def inputs(self) -> str:
+        return self.setup.environment.inputs
+
+    def check(self) -> bool:
+        return self.setup.environment.is_right()
+
+    def apply(self) -> None:
+        retries = Retries(f"{self.setup.folder}/logs/python.log", self.setup.facts["error"])
+        place = (self.setup.environment, self.setup.facts, retries)
+        # Late: who only looks needs none of it.
+        if self.values.conda:
+            from ..conda.build import CondaBuild
+
+            CondaBuild(*place).build()
+        else:
+            from ..python.build import Build
+
+            Build(*place).build()
+
+    def what_changed(self, noted: str) -> str:
+        before, now = (re.split(_DIGEST, text)[0] for text in (noted, self.inputs()))
+        return "requirements" if before == now else "changed"
+
+
+_DIGEST = r" (?:\$.)?[0-9a-f]{64}[ \\]"
+
+
+def main() -> None:
+    os.write(1, os.fsencode(read_setup().environment.folder))

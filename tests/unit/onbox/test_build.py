@@ -1,0 +1,374 @@
+"""How an environment is built, with a uv that only notes what it is asked."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bootstrap.onbox import client, retries, step_report
+from bootstrap.onbox.client import Client
+from bootstrap.onbox.git import BoxTree
+from bootstrap.onbox.processes import identity
+from bootstrap.onbox.python import build as build_module
+from bootstrap.onbox.python.build import Build
+from bootstrap.onbox.python.dependencies import await_dependencies
+from bootstrap.onbox.python.environment import BoxEnvironment
+from bootstrap.onbox.retries import Retries
+from bootstrap.onbox.step_report import StepError
+from bootstrap.onbox.steps.python import PythonStep
+from bootstrap.onbox.steps.step import SetupFacts
+from bootstrap.onbox.values import Values
+from bootstrap.steps.shell import shell_part
+from tests.unit.steps.test_classify_error import SAID
+
+UV = """\
+#!/bin/sh
+printf '%s\\n' "$*" >>"$ASKED"
+env | grep ^UV_ | sort >"$ASKED.$1.$2"
+case "$1 $2" in
+  'python find') [ -n "$FOUND" ] && echo "$FOUND" ;;
+  venv*) for last; do :; done
+    mkdir -p "$last/bin" "$last/lib/python3/site-packages" && ln -s "$FOUND" "$last/bin/python" ;;
+  *) exit "${ENDS-0}" ;;
+esac
+"""
+REQUIRED = {"requirements.txt": "six\n"}
+VERDICT = {"cuda": "12.4", "gpus": [{"capability": "8.0"}], "checks": []}
+
+
+class BuildPlace:
+    """A box with a tree, and a uv that notes its words."""
+
+    def __init__(self, folder: Path) -> None:
+        self.home, self.tree, self.setup = folder / "home", folder / "tree", folder / "setup"
+        self.asked, self.notes = folder / "asked", self.home / "steps/k"
+        for each in (self.home, self.tree, self.setup / "logs", self.notes):
+            each.mkdir(parents=True, exist_ok=True)
+        (folder / "uv").write_text(UV)
+        (folder / "uv").chmod(0o755)
+        (self.home / "uv").write_text(f"{folder}/uv\nUV_SYSTEM_CERTS\n")
+
+    def build(self, files: dict[str, str] = REQUIRED, command: str = "", **values: Any) -> Build:
+        for name, text in files.items():
+            (self.tree / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.tree / name).write_text(text)
+        facts = {"setup": [str(self.setup)], "command": [command]}
+        tree = BoxTree(str(self.home), "k", str(self.tree))
+        place = (Values(values), tree, str(self.tree), f"{self.tree}/.venv", ".venv")
+        return Build(BoxEnvironment(*place), facts, Retries("/nowhere", ()))
+
+    def words(self) -> list[str]:
+        """What uv was asked since the last call."""
+        words = self.asked.read_text().splitlines() if self.asked.exists() else []
+        self.asked.unlink(missing_ok=True)
+        return words
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BuildPlace:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ASKED", f"{tmp_path}/asked")
+    monkeypatch.setenv("FOUND", sys.executable)
+    monkeypatch.setattr(build_module.Build, "_find_images", lambda _: None)
+    return BuildPlace(tmp_path)
+
+
+def test_an_environment_is_made_once_and_its_packages_are_noted(place: BuildPlace) -> None:
+    place.build().build()
+    env = f"{place.tree}/.venv"
+    find, made, install = place.words()
+    assert find == "python find --python-preference only-system --no-python-downloads 3"
+    assert made == f"venv --quiet --allow-existing --no-project --python {sys.executable} {env}"
+    assert install == f"pip install --python {env}/bin/python -r requirements.txt --exact"
+    assert (place.notes / "python.folders").read_text() == "lib/python3/site-packages\n"
+    assert (place.notes / "python.venv").read_text() == f"{env}\n"
+    assert not (place.notes / "python.building").exists()
+    again = place.build()
+    again.build()
+    assert place.words() == [install]
+    # A package whose files are gone is not noticed by uv.
+    (place.tree / ".venv/lib/python3/site-packages").rmdir()
+    place.build().build()
+    assert place.words() == [f"{install} --reinstall"]
+
+
+def test_an_environment_whose_first_build_was_cut_short_is_made_anew(
+    place: BuildPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENDS", "3")
+    for _ in range(2):
+        with pytest.raises(StepError) as failed:
+            place.build().build()
+        assert failed.value.rc == 3
+        assert (place.notes / "python.building").read_text() == f"made {place.tree}/.venv\n"
+        assert [line.split()[0] for line in place.words()] == ["python", "venv", "pip"]
+        (place.tree / ".venv/half").touch()
+    # One that was whole before is only not trusted.
+    monkeypatch.delenv("ENDS")
+    place.build().build()
+    assert not (place.tree / ".venv/half").exists()
+    place.words()
+    (place.notes / "python.building").write_text("\n")
+    (place.tree / ".venv/kept").touch()
+    place.build().build()
+    assert place.words()[-1].endswith(" --exact --reinstall")
+    assert (place.tree / ".venv/kept").exists()
+
+
+def test_an_environment_of_another_python_than_the_repository_wants_stays_until_that_is_there(
+    place: BuildPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.build().build()
+    (place.tree / ".venv/pyvenv.cfg").write_text("version_info = 3.8.1\n")
+    monkeypatch.setenv("FOUND", "")
+    monkeypatch.setenv("ENDS", "1")
+    with pytest.raises(StepError) as refused:
+        place.build({".python-version": "# of us\n3.12\r\n"}).build()
+    assert refused.value.code == "python-version"
+    assert "Python 3.12 is not here" in str(refused.value)
+    assert (place.tree / ".venv/pyvenv.cfg").exists()
+    monkeypatch.setenv("FOUND", sys.executable)
+    monkeypatch.delenv("ENDS")
+    place.build().build()
+    assert not (place.tree / ".venv/pyvenv.cfg").exists()
+
+
+@pytest.mark.parametrize(
+    ("named", "asked"), [("", ">=3.8,<3.11,>=3.9"), ("3.10", "3.10")], ids=["none", "named"]
+)
+def test_setup_picks_a_python_that_all_local_projects_allow_unless_the_profile_names_one(
+    place: BuildPlace, monkeypatch: pytest.MonkeyPatch, named: str, asked: str
+) -> None:
+    stated = "[project]\nrequires-python = '{}'\n"
+    files = {
+        "pyproject.toml": stated.format(">=3.8,<3.11"),
+        "requirements.txt": "-e .\n-e libs/a\n",
+    }
+    files["libs/a/pyproject.toml"] = stated.format(">=3.9")
+    monkeypatch.setenv("FOUND", "")
+    with pytest.raises(StepError):
+        place.build(files, python_version=named).build()
+    assert f"python install --no-bin {asked}" in place.words()
+    # The repository decides where it comes from, so it is not for boxstrap's own tools.
+    own = Path(f"{place.asked}.python.install").read_text()
+    assert f"UV_PYTHON_INSTALL_DIR={place.home}/pythons\n" in own
+
+
+def test_python_as_of_excludes_newer_packages_and_those_of_the_image(place: BuildPlace) -> None:
+    """The indexes of torch's builds have no dates."""
+    place.build(torch_backend="none", as_of="2023-05-01", reuse="never").build()
+    found = Path(f"{place.asked}.pip.install").read_text()
+    assert "UV_EXCLUDE_NEWER=2023-05-01\n" in found
+    assert "UV_TORCH_BACKEND" not in found
+
+
+@pytest.mark.parametrize("required", [True, False])
+def test_uv_is_asked_about_torch_only_if_the_profile_requires_a_gpu(
+    place: BuildPlace, monkeypatch: pytest.MonkeyPatch, required: bool
+) -> None:
+    """The query makes uv resolve everything once more."""
+    monkeypatch.setenv("UV_INDEX", "https://example.org/simple")
+    (place.home / "gpu.json").write_text(json.dumps(VERDICT))
+    place.build(gpu={"require": required}).build()
+    assert any(line.endswith(" --dry-run") for line in place.words()) == required
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_bytecode_is_compiled_ahead_only_on_several_cores(
+    place: BuildPlace, monkeypatch: pytest.MonkeyPatch, cores: int
+) -> None:
+    own = [f"{place.tree}/.venv", str(place.tree), "python train.py", f"{place.home}/cache/uv"]
+    own += [f"{place.setup}/installed", str(os.getpid())]
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {*range(cores)})
+    begun = list[str]()
+
+    def begin(*words: str) -> list[Any]:
+        begun.extend(words)
+        return [SimpleNamespace(pid=os.getpid())]
+
+    monkeypatch.setattr(build_module, "begin_apart", begin)
+    place.build(command="python train.py").build()
+    assert begun[5:] == (["python.bytecode", *own] if cores > 1 else [])
+    assert (place.notes / "python.compiling").exists() == (cores > 1)
+
+
+@pytest.mark.parametrize(
+    ("values", "why"), [({}, "requirements"), ({"extras": ["x"]}, "changed")], ids=["", "more"]
+)
+def test_an_environment_whose_files_alone_changed_has_new_requirements(
+    place: BuildPlace, values: dict[str, Any], why: str
+) -> None:
+    before = place.build()._env.inputs
+    facts = {"home": str(place.home), "key": "k", "tree": str(place.tree), "number": "1"}
+    facts |= {"main": str(place.tree), "main_venv": f"{place.tree}/.venv", "venv": ".venv"}
+    (place.tree / "requirements.txt").write_text("numpy\n")
+    asked = {name: [text] for name, text in facts.items()}
+    step = PythonStep(SetupFacts({**asked, "values": [json.dumps(values)]}))
+    assert step.what_changed(before) == why
+
+
+def test_pip_installs_without_what_only_uv_knows_and_removes_what_is_not_required(
+    place: BuildPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.build().build()
+    site, called = place.tree / ".venv/lib/python3/site-packages", list[list[str]]()
+    for name in ("six-1.0", "Old_One-2.0", "pip-24.0"):
+        (site / f"{name}.dist-info").mkdir()
+
+    def call(words: list[str], *_: object) -> int:
+        called.append(words[4:])
+        if "--report" in words:
+            install = [{"metadata": {"name": "six"}}]
+            Path(words[words.index("--report") + 1]).write_text(json.dumps({"install": install}))
+        return 0
+
+    monkeypatch.setattr("bootstrap.onbox.python.pip.call", call)
+    lines = {"requirements.txt": "--extra-index-url https://example.org/a\nsix\n"}
+    index = ["https://example.org/b"]
+    place.build(lines, installer="pip", python_index=index, names_of_last=["x"]).build()
+    usual = ["--disable-pip-version-check", "--no-input"]
+    own = ["--extra-index-url", *index, "-r", "requirements.txt"]
+    install, look, remove = called
+    assert install == ["install", *usual, *own]
+    assert [look[0], *look[-4:]] == ["install", *own]
+    assert remove == ["uninstall", *usual, "-y", "old-one"]
+    (place.notes / "python.folders").unlink()
+    (place.notes / "python.building").touch()
+    place.build(lines, installer="pip").build()
+    assert called[3][-1] == "--force-reinstall"
+    assert "--force-reinstall" not in called[4]
+    with pytest.raises(StepError, match=r"uv\.lock"):
+        place.build({"uv.lock": "", "pyproject.toml": ""}, installer="pip").build()
+
+
+def test_private_dependencies_lead_git_to_what_was_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CLIENT_SENDS", raising=False)
+    for name in ("GIT_CONFIG_COUNT", "GIT_CONFIG_PARAMETERS"):
+        monkeypatch.setenv(name, "")
+    for number in range(2):
+        monkeypatch.setenv(f"GIT_CONFIG_KEY_{number}", "")
+        monkeypatch.setenv(f"GIT_CONFIG_VALUE_{number}", "")
+    (tmp_path / "dependencies/a.git").mkdir(parents=True)
+    base = "ssh://git@example.org/a"
+    rows = [f"a - {base}", "gone - ssh://git@example.org/b", f"- - {base}-too"]
+    await_dependencies(str(tmp_path), str(tmp_path), rows)
+    ask = ["git", "ls-remote", "--get-url"]
+    found = [
+        subprocess.check_output([*ask, each], text=True).strip() for each in (base, f"{base}-too")
+    ]
+    assert found == [f"file://{tmp_path}/dependencies/a.git", f"{base}-too"]
+    assert os.environ["GIT_CONFIG_COUNT"] == "2"
+    assert f"'url.{base}-too.insteadOf={base}-too'" in os.environ["GIT_CONFIG_PARAMETERS"]
+
+
+@pytest.mark.parametrize(("sends", "waits"), [("yes", True), ("", False)])
+def test_a_dependency_without_a_commit_is_waited_for_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sends: str, waits: bool
+) -> None:
+    """When a hook runs this at boot, nobody sends anything."""
+    monkeypatch.setenv("CLIENT_SENDS", sends)
+    (tmp_path / "dependencies.refused").touch()
+    if waits:
+        with pytest.raises(StepError, match="never arrived"):
+            await_dependencies(str(tmp_path), str(tmp_path), ["a - ssh://example.org/a"])
+    else:
+        await_dependencies(str(tmp_path), str(tmp_path), ["a - ssh://example.org/a"])
+    await_dependencies(str(tmp_path), str(tmp_path), ["- - ssh://example.org/a"])
+
+
+class SleptClock:
+    """Time that passes only while something sleeps."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, module: Any) -> None:
+        self.now, self.slept = 0.0, list[float]()
+        monkeypatch.setattr(module.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(module.time, "sleep", self.sleep)
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.slept.append(seconds)
+
+
+def test_what_a_machine_sends_is_waited_for_while_it_or_the_sender_lives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLIENT_SENDS", "yes")
+    clock = SleptClock(monkeypatch, client)
+
+    def waited(*, it_follows: bool) -> float:
+        began, one = clock.now, Client(str(tmp_path))
+        while clock.now < began + 2000 and one.may_send("data"):
+            clock.now += 1
+            if it_follows:
+                (tmp_path / "client").write_text(str(clock.now))
+        return clock.now - began
+
+    assert waited(it_follows=False) == 120
+    assert waited(it_follows=True) == 600
+    (tmp_path / "data.sender").write_text(f"{identity(os.getpid())}\n")
+    assert waited(it_follows=True) == 2000
+    (tmp_path / "data.refused").touch()
+    assert waited(it_follows=True) == 0
+
+
+ERRORS = subprocess.check_output(
+    ["bash", "-c", f"{shell_part('lib', 'errors')}\nprintf '%s\\0' \"${{ERRORS[@]}}\""], text=True
+).split("\0")[:-1]
+
+
+@pytest.mark.parametrize(("code", "said"), SAID, ids=range(len(SAID)))
+def test_only_a_network_failure_is_to_be_tried_again(code: str, said: str, tmp_path: Path) -> None:
+    """The shell reads what failed in the same words."""
+    (tmp_path / "log").write_text(f"No route to host\ntrying again in 2 s\n{said}\n")
+    is_networks = code == "no-dns" or code.endswith("-unreachable")
+    assert Retries(f"{tmp_path}/log", ERRORS).network_error() == (code if is_networks else "")
+
+
+def test_a_network_failure_is_retried_for_a_minute_and_no_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock, log = SleptClock(monkeypatch, retries), tmp_path / "log"
+
+    def fails() -> int:
+        log.write_text("No route to host\n")
+        return 4
+
+    assert Retries(str(log), ERRORS).run(fails) == 4
+    assert clock.slept == [2, *[8] * 8]
+    said = capsys.readouterr()
+    assert said.out.splitlines() == ["wait code=index-unreachable"] * 9
+    assert said.err.splitlines()[0] == "trying again in 2 s"
+    log.write_text("sudo: unable to resolve host box: Name or service not known\n")
+    assert Retries(str(log), ERRORS).run(lambda: 5) == 5
+    assert len(clock.slept) == 9
+
+
+def test_a_dead_proxy_is_named_as_the_cause_and_a_live_one_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "log").write_text("tunnel error: Connection refused\n")
+    one = Retries(f"{tmp_path}/log", ERRORS)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        monkeypatch.setenv("HTTPS_PROXY", f"http://me:secret@127.0.0.1:{port}/")
+        assert one.network_error() == "index-unreachable"
+    assert one.network_error() == "proxy-unreachable"
+    assert capsys.readouterr().err == f"the proxy 127.0.0.1:{port} of HTTPS_PROXY does not answer\n"
+
+
+def test_events_of_a_step_name_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = list[bytes]()
+    monkeypatch.setattr(step_report, "step", "python")
+    monkeypatch.setattr(step_report.os, "write", lambda _, text: written.append(text))
+    step_report.tell("wait code=busy")
+    assert written == [b"python wait code=busy\n"]
