@@ -35,7 +35,7 @@ PROVIDER, IS_LISTED = "ec2", False
 SPOT = RentOrder(spot=True, max_price=1.0)
 
 
-def test_an_ec2_rental_launches_one_instance_with_its_mark_and_no_role(world: RentingWorld) -> None:
+def test_an_ec2_rental_launches_one_named_instance_without_a_role(world: RentingWorld) -> None:
     box_id = world.rent(RentOrder(disk_gb=80))
     asked = world.simulation.one(box_id).order  # type: ignore[union-attr]
     wanted = {
@@ -61,7 +61,7 @@ def test_an_ec2_rental_launches_one_instance_with_its_mark_and_no_role(world: Re
     assert (seen.state, seen.name, seen.is_spot) == (RentedState.STARTING, MARK, False)
 
 
-def test_a_second_ec2_order_under_the_same_mark_rents_no_second_box(world: RentingWorld) -> None:
+def test_a_second_ec2_order_under_the_same_name_rents_no_second_box(world: RentingWorld) -> None:
     box_id = world.rent()
     with pytest.raises(UndecidedError, match="IdempotentParameterMismatch"):
         world.rent(at=1)

@@ -458,7 +458,7 @@ def test_an_endless_list_of_files_from_hugging_face_is_refused_at_a_limit(
         assert len(server.asked) == asked + 3, "no more is asked for than would be taken"
 
 
-def test_the_hub_token_goes_to_no_redirected_host(box: BoxHere, server: DataServer, tmp_path: Path):
+def test_a_hub_token_is_sent_to_no_redirect(box: BoxHere, server: DataServer, tmp_path: Path):
     hub(server)
     server.token = "hf_secret"
     item = {"from": "hf:datasets/me/set@v1/train/0.parquet", "to": "x"}

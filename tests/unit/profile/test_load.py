@@ -189,7 +189,7 @@ def test_every_profile_key_is_described_in_one_short_line():
         assert len(line.rpartition(" | ")[2]) in range(10, 100)
 
 
-def test_origin_lines_show_file_and_line_or_the_set_option_beside_each_value(write, here):
+def test_plan_show_origin_names_file_and_line_or_set_option_of_each_value(write, here):
     write("python:\n  version: '3.11'\nenv: {A: x, B: 'ü'}", "boxstrap.yaml")
     loaded = read_profile(None, sets=["train.command=python train.py --lr 1e-3"], repo_root=here)
     shown = origin_lines(loaded.profile, loaded.origins)

@@ -409,7 +409,7 @@ def test_the_snapshot_of_a_bare_repository_is_its_commit(
 # The store
 
 
-def test_the_snapshot_store_is_private_to_the_user(repo: SampleRepository, stores: Path) -> None:
+def test_a_store_of_snapshots_is_private_to_the_user(repo: SampleRepository, stores: Path) -> None:
     repo.write("new")
     found = take(repo)
     (folder,) = stores.glob("homework-*/")

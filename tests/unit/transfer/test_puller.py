@@ -401,7 +401,7 @@ def test_pull_does_not_take_a_partial_small_result_as_part_of_another(
     assert box.here() == {f"out/{name}": name.encode() * 10 for name in "abc"}
 
 
-def test_small_results_of_a_new_folder_get_their_names_at_once(
+def test_pull_saves_small_results_of_a_new_folder_all_at_once_or_not_at_all(
     box: ResultsHere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """But for one that comes in several pieces, and what comes after that. A kill before leaves

@@ -40,7 +40,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
     return box, manifest, file
 
 
-def test_a_pull_receipt_is_valid_while_local_files_match_the_box(made: Made) -> None:
+def test_the_receipt_of_a_pull_is_valid_while_local_files_match_the_box(made: Made) -> None:
     box, manifest, file = made
     present = manifest.present()
     assert {path: size for path, (size, _) in present.items()} == {"out/a": 5, "out/b": 5}
