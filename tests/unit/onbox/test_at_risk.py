@@ -30,6 +30,7 @@ from bootstrap.onbox.results.run_results import LET_GO, RunResults
         (".pytest_cache/a", False),
         ("build/lib/a.py", False),
         ("src/build/a", True),
+        ("src/mine/_version.py", False),
     ],
 )
 def test_down_would_lose_git_ignored_files_made_since_the_first_run_except_caches_and_results(

@@ -73,7 +73,7 @@ def test_the_box_lists_again_only_results_that_changed(box: ResultsHere) -> None
 def test_results_excluded_by_pull_without_are_ignored_until_included_again(
     box: ResultsHere,
 ) -> None:
-    for path in ("out/a", "out/deep/b.tmp", "out/cache/c", "out/[1]"):
+    for path in ("out/a", "out/deep/b.tmp", "out/cache/c", "out/[1]", "ignored/by git"):
         box.write(path)
     (box.out / "elsewhere").symlink_to("/etc/passwd")
     (box.out / "latest").symlink_to("gone")
@@ -85,6 +85,7 @@ def test_results_excluded_by_pull_without_are_ignored_until_included_again(
     )
     assert len(first.landed) == 4
     let_go = ["out/elsewhere", "*.tmp", "./out/cache/", "out/[1]", "out/\udcff", "out/typo"]
+    let_go.append("ignored/by git")  # no result, and let go of as what goes with the box
     for without in (let_go, None):
         with box.source(without=without) as source:
             look = source.look(live=False)
