@@ -357,6 +357,25 @@ def test_a_second_tree_gets_symlinks_to_the_shared_folders_of_the_main_tree(plac
     assert (tree / "data/mine").exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "made", "is_told"),
+    [
+        ("homework", "homework-k", True),
+        ("homework", "homework-k@2", False),  # it was told with the main tree
+        ("renamed", "homework", False),
+        ("home", "homework", False),
+    ],
+)
+def test_a_folder_beside_another_repositorys_is_told_once_and_a_new_name_is_none(
+    placed: Placed, capsys: pytest.CaptureFixture[str], name: str, made: str, is_told: bool
+) -> None:
+    given = {"main": made.partition("@")[0], "usual": name, "tree": made}
+    folders = {key: [str(placed.tree.with_name(one))] for key, one in given.items()}
+    wanted = placed.wanted(placed.state(a="1"), **folders)
+    Placing(wanted).place()
+    assert ("own-folder" in capsys.readouterr().out) == is_told
+
+
 def test_a_shared_folder_with_files_tracked_by_git_is_refused(placed: Placed) -> None:
     first, before = placed.state(data__x="1\n"), beside(placed)
     assert placed.place(first, before) == (1, "shared-tracked")
