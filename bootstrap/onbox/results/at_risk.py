@@ -21,9 +21,10 @@ MOST = 20
 FEW = 5
 _MADE_BESIDE = re.compile(
     r"(?:.*/)?(?:__pycache__|\.ipynb_checkpoints|[^/]*\.egg-info|\.[^/]*_cache|\.boxstrap-parts)/.*"
-    r"|build/.*"
+    r"|build/.*|(?:.*/)?[^/]*version\.py"
 )
-"""What installers and programs make beside what they read."""
+"""What installers and programs make beside what they read; a version is written by setuptools_scm
+and hatch-vcs."""
 
 
 class MadeHere:

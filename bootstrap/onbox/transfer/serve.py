@@ -163,7 +163,10 @@ class ResultReporter:
         run = self.own.run
         about = {"tree": run.tree, "looked": run.results, "profile": self.profile}
         kept = {"kept": f"{run.path}/{KEPT}", "given_up": run.given_up()}
-        let_go = {"without": run.let_go, "unmet": [p for p in run.let_go if p not in run.met]}
+        # What is there, and no result, may be something that git ignores.
+        absent = (p for p in run.let_go if not os.path.lexists(f"{run.tree}/{p}"))
+        unmet = [p for p in absent if p not in run.met]
+        let_go = {"without": run.let_go, "unmet": unmet}
         self.say({**about, **kept, **let_go, "left_as_before": same})
 
     def between(self) -> None:
