@@ -19,6 +19,7 @@ class Values:
     """The hardware that was ordered, see `verdict/expected_hardware.py`."""
     smoke: str = "quick"
     """How thoroughly each GPU is tried."""
+    prepare: Sequence[str] = []
     train_nodes: str = ""
     results_of_all: bool = False
     train_resume: str = ""

@@ -27,6 +27,7 @@ _OF_FEW = {
     "onbox/steps/data.py": "DATA",
     "onbox/lease/": "LEASE",
     "onbox/steps/lease.py": "LEASE",
+    "onbox/steps/prepare.py": "PREPARE",
     "onbox/bucket/": "RESULTS_TO",
     "onbox/conda/": "CONDA",
     "onbox/python/pip.py": "INSTALLER",

@@ -100,7 +100,6 @@ _OF_STEPS = {
         *("REPO_URL", "REPO_ACCESS", "GIT_USER_NAME", "GIT_USER_EMAIL", "SHARED"),
     ),
     "python": ("VENV",),
-    "prepare": ("PREPARE",),
     "train": (*("TRAIN_COMMAND", "TRAIN_SESSION", "TRAIN_AT_BOOT", "TRAIN_GRACE", "RESULTS"),),
 }
 """Which step of a recipe stands above which variables; the others are of the whole box."""

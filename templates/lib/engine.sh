@@ -11,7 +11,6 @@ one_step() {
   STEP=$1 STEP_LOG="$SETUP_DIR/logs/$1.log" STEP_CODE="$SETUP_DIR/logs/$1.code"
   # Descriptor 8 has the secrets that came with this setup, see `hide_secrets`.
   [ "$1" = shell ] || exec 8<&-
-  [ "$1" != prepare ] || find_environment
   rc=0
   if is_in_python "$1"; then
     facts | onbox steps.apply "$1" || rc=$?

@@ -54,9 +54,11 @@ is_strange() {
 
 # place_tree WORD: asks onbox/work/place.py, which knows what each WORD means.
 place_tree() {
+  local prepare=
+  [[ " ${STEPS[*]} " != *' prepare '* ]] || prepare=yes
   printf '%s\0' "home=$BOX_HOME" "key=$REPO_KEY" "main=$MAIN_DIR" "usual=$WORKDIR/$REPO_NAME" "tree=$REPO_DIR" \
     "number=$TREE_NUMBER" "commit=$REPO_COMMIT" "snapshot=$REPO_SNAPSHOT" "branch=$REPO_BRANCH" "url=$REPO_URL" \
     "adopt=${ADOPT-}" "user.name=$GIT_USER_NAME" "user.email=$GIT_USER_EMAIL" "tag_objects=${TAG_OBJECTS-}" "venv=$VENV" \
-    "prepare=${PREPARE[*]-}" ${REPO_TAGS[@]+"${REPO_TAGS[@]/#/tag=}"} ${SHARED[@]+"${SHARED[@]/#/shared=}"} \
+    "prepare=$prepare" ${REPO_TAGS[@]+"${REPO_TAGS[@]/#/tag=}"} ${SHARED[@]+"${SHARED[@]/#/shared=}"} \
     ${RESULTS[@]+"${RESULTS[@]/#/result=}"} | onbox work.place "$1" 3>&-
 }

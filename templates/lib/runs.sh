@@ -26,21 +26,17 @@ live_run() {
 }
 
 # request_run: prints what a run of the tree and the state that come on standard input is made of, each once it is known;
-# and which step in shell is not right for it. onbox/steps/run.py starts it.
+# and whether the step `shell` is not right. onbox/steps/run.py starts it.
 request_run() {
-  local name
+  local number
   set +e
   exec 3>/dev/null
   STEP_LOG=/dev/null STEP_CODE=/dev/null
-  read -r name || return
-  use_tree "$name"
+  read -r number || return
+  use_tree "$number"
   read -r REPO_SNAPSHOT REPO_COMMIT REPO_TREE REPO_BRANCH || return
-  for name in shell prepare; do
-    case " ${STEPS[*]} " in *" $name "*) ;; *) continue ;; esac
-    find_reason "$name"
-    [ -z "$WHY" ] || { facts "wrong=$name" && return; }
-  done
-  facts
+  find_reason shell
+  facts ${WHY:+"wrong=shell"}
 }
 
 # Whether a training begins, and must not because results of earlier runs would be lost: known before anything is done.

@@ -41,36 +41,25 @@ find_reason() {
   fi
 }
 
-declare -gA CHECKING=()
-
 # Starts the slowest check in parallel with the rest: what git says.
 begin_checks() {
-  local name
-  for name in "${STEPS[@]}"; do
-    case $name in
-      repo) check_repo 2>/dev/null & ;; # it prints what was edited
-      *) continue ;;
-    esac
-    CHECKING[$name]=$!
-  done
+  case " ${STEPS[*]} " in *' repo '*) ;; *) return 0 ;; esac
+  check_repo 2>/dev/null & # it prints what was edited
+  CHECKING=$!
 }
 
-# Whether a step's check agrees; it may have been started already.
+# Whether a step's check agrees; that of `repo` may have been started already.
 is_right() {
-  if [ -n "${CHECKING[$1]-}" ]; then wait "${CHECKING[$1]}" && return; fi
+  if [ "$1" = repo ] && [ -n "${CHECKING-}" ]; then wait "$CHECKING" && return; fi
   "check_$1"
 }
 
 # what_changed STEP STAMP: sets WHY to the one thing that changed, in the user's terms; else to `changed`.
 what_changed() {
   WHY=changed
-  case $1 in
-    repo)
-      [ "${2#v1 * }" = "${INPUTS#v1 * }" ] || return 0
-      case $2 in "v1 $REPO_COMMIT"*) WHY='snapshot' ;; *) WHY='commit' ;; esac
-      ;;
-    prepare) [[ $2 != "$PREPARE_ITSELF"* ]] || WHY='data' ;;
-  esac
+  if [ "$1" = repo ] && [ "${2#v1 * }" = "${INPUTS#v1 * }" ]; then
+    case $2 in "v1 $REPO_COMMIT"*) WHY='snapshot' ;; *) WHY='commit' ;; esac
+  fi
 }
 
 # While a run is alive, its tree and environment stay as they are.

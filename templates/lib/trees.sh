@@ -6,17 +6,14 @@
 use_tree() {
   REPO_DIR=$MAIN_DIR NOTES=$BOX_HOME/steps/$REPO_KEY
   case $VENV in
-    /*) VENV_DIR=$VENV ;;
-    '~/'*) VENV_DIR=$(expand_home "$VENV") ;;
-    *) VENV_DIR=$REPO_DIR/$VENV ;;
+    /*) MAIN_VENV=$VENV ;;
+    '~/'*) MAIN_VENV=$(expand_home "$VENV") ;;
+    *) MAIN_VENV=$REPO_DIR/$VENV ;;
   esac
-  TREE_NUMBER=$1 MAIN_VENV=$VENV_DIR
+  TREE_NUMBER=$1
   [ "$1" = 1 ] || { REPO_DIR=$MAIN_DIR@$1 && NOTES=$NOTES/beside/$1; }
   PLACED=$NOTES/placed
 }
-
-# find_environment: for a tree beside, once its files are placed: sets VENV_DIR, see onbox/python/environment.py.
-find_environment() { [ "$TREE_NUMBER" = 1 ] || VENV_DIR=$(facts | onbox steps.python); }
 
 # choose_tree: for a new run of REPO_TREE and TRAIN_COMMAND, with the lock held: see onbox/work/trees.py. Where no Python
 # answers, as before a first setup, it is the main one, if no run has that.

@@ -36,6 +36,7 @@ def main() -> int:
     step.spoil()
     try:
         step.apply()
+        step = step_named(name, setup)  # it remembers what it found before
         if not step.check():
             raise StepError("check-failed")
     except StepError as error:

@@ -1,6 +1,5 @@
 """Puts the profile's `data:` into its places: fetched by this box, or sent by the machine that
-started this. `onbox steps.data` prints its content, as a run's work has it.
-"""
+started this."""
 
 from __future__ import annotations
 
@@ -9,7 +8,6 @@ import hashlib
 import json
 import os
 import re
-import sys
 import time
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +18,7 @@ from ..data.records import DataRecord, DataRecords, sent_content, sent_files
 from ..quoted import quoted
 from ..run_folder import RunFolder, lines_of, write_whole
 from ..step_report import StepError, tell
-from .step import BoxStep, read_setup
+from .step import BoxStep
 
 _IN_THE_WAY = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENOTEMPTY, errno.ELOOP)
 
@@ -183,7 +181,3 @@ class DataStep(BoxStep):
         if not self.setup.has("data") or not noted:
             return ""
         return noted if lines_of(self.stamp) == [self.inputs()] else "awaited"
-
-
-def main() -> None:
-    sys.stdout.write(f"{DataStep(read_setup()).noted_content}\n")

@@ -1,14 +1,13 @@
 """The environment, built at its final path by uv (or pip or conda where asked), or an existing one
-adopted. `onbox steps.python` prints where it is.
+adopted.
 """
 
 from __future__ import annotations
 
-import os
 import re
 
 from ..retries import Retries
-from .step import BoxStep, read_setup
+from .step import BoxStep
 
 
 class PythonStep(BoxStep):
@@ -43,7 +42,3 @@ class PythonStep(BoxStep):
 
 
 _DIGEST = r" (?:\$.)?[0-9a-f]{64}[ \\]"
-
-
-def main() -> None:
-    os.write(1, os.fsencode(read_setup().environment.folder))

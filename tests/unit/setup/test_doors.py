@@ -171,7 +171,8 @@ def test_packing_python_for_a_door_keeps_its_meaning() -> None:
         assert ast.dump(ast.parse(bare_python(text))) == without_what_nobody_reads(text)
 
 
-FEW = ("DATA", "LEASE", "RESULTS_TO", "CONDA", "INSTALLER", "DEPENDENCIES", "TRAIN_NODES")
+FEW = ("DATA", "LEASE", "PREPARE", "RESULTS_TO", "CONDA", "INSTALLER", "DEPENDENCIES")
+FEW += ("TRAIN_NODES",)
 
 
 @pytest.mark.parametrize("used", [(), FEW])
