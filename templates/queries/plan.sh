@@ -9,6 +9,13 @@ if [ "$program_bytes" -gt 0 ]; then
   read_program < <(gzip -dc)
   load_program_files
   recipe
+  # Those on the box may be an older version's, which can't answer all of this one's questions.
+  onbox() {
+    local file python=$BOX_HOME/agent/bin/python
+    [ -x "$python" ] || python=python3
+    for file in "${PROGRAM_FILES[@]}"; do case $file in onbox/from_memory.py*) break ;; esac; done
+    "$python" -I -S -B -X utf8 -c "${file#*$'\n'}" <(printf '\f%s' "${PROGRAM_FILES[@]:1}") "$@"
+  }
 else
   load_program
 fi
