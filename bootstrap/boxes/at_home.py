@@ -417,6 +417,16 @@ def seen_on(box: KnownBox) -> list[RunAtHome]:
     return found
 
 
+def boxes_of(box: KnownBox, runs: Sequence[Run]) -> set[float]:
+    """Return when boxes were first met from which one of these runs came home, if `box` itself
+    was never asked for its runs."""
+    if not runs or box.is_local or (box.folder / SEEN).exists():
+        return set()
+    there = {(one.repo_key, one.name, one.started) for one in runs}
+    kept = ((one.created, (one.repository, one.run.name, one.run.started)) for one in all_kept())
+    return {created for created, run in kept if run in there}
+
+
 def _keys_in(document: dict[str, Any]) -> list[tuple[str, str]]:
     """Return keys of repositories here, each with the box's own."""
     keys = document.get("keys", {})

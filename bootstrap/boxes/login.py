@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from bootstrap.boxes.probe import BoxState, probe
@@ -447,7 +447,14 @@ class BoxLogin:
 
     def _rename(self) -> None:
         """Note its new name, or that it was forgotten, now that it showed its pinned key."""
-        if before := forgotten.met_again(self.known):
+        if not self._was_forgotten():
+            before = record.load_box(self.known.folder)
+            if before is not None and before.name != self.name:
+                self._is_now(before, f"{before.name} is called {self.name} now")
+
+    def _was_forgotten(self, own: Collection[float] = ()) -> bool:
+        """Return whether it was known here before, and take up what was; see `met_again`."""
+        if before := forgotten.met_again(self.known, own):
             said = f"{self.name} was known here as {before.name} until it was forgotten"
             if before.name == self.name:
                 said = f"{self.name} was forgotten here"
@@ -456,11 +463,11 @@ class BoxLogin:
             if before.name == self.name:
                 said += ", and is called so again"
             said += "; what is known of its runs is its own again: boxstrap runs"
-        else:
-            before = record.load_box(self.known.folder)
-            if before is None or before.name == self.name:
-                return
-            said = f"{before.name} is called {self.name} now"
+            self._is_now(before, said)
+        return before is not None
+
+    def _is_now(self, before: KnownBox, said: str) -> None:
+        """What came home of the box `before` is this one's."""
         from bootstrap.boxes import at_home, receipt
 
         at_home.note_name(before, self.known)
@@ -522,7 +529,15 @@ class BoxLogin:
         providers, and why each step of that script would run.
         """
         self.state = _probed(self.wire, self._about, script)
+        self._tell_by_runs()
         return self.state
+
+    def _tell_by_runs(self) -> None:
+        """Take up what is known of it from before it showed another key: it has the same runs."""
+        from bootstrap.boxes.at_home import boxes_of
+
+        if own := boxes_of(self.known, self.state.runs):
+            self._was_forgotten(own)
 
     def as_it_is(self, run: Run) -> Run:
         """Return the run as the box told of it last; as given, if it doesn't know it."""
@@ -540,6 +555,7 @@ class BoxLogin:
             repo_root=self.repo_root,
             redact=self.known.secrets or (),
         )
+        self._tell_by_runs()
 
     @property
     def details(self) -> RunDetails:

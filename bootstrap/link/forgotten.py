@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +34,22 @@ def forget_box(box: KnownBox) -> None:
     shutil.rmtree(aside, ignore_errors=True)
 
 
-def met_again(box: KnownBox) -> KnownBox | None:
-    """Return what this box was before it was forgotten: once; None if it never was."""
+def met_again(box: KnownBox, own: Collection[float] = ()) -> KnownBox | None:
+    """Return what this box was before it was forgotten: once; None if it never was.
+
+    `own`: when boxes were first met whose runs it has: it is such a one at its place, also if it
+    shows another key now.
+    """
     if not (names := _names()):
         return None
-    found = [box_of(names.pop(shown)) for shown in _shown(box) if shown in names]
+    shown = _shown(box)
+    places = {one.rpartition(" ")[0] for one in shown}
+    same = [
+        one
+        for one, former in names.items()
+        if one in shown or (former.get("created") in own and one.rpartition(" ")[0] in places)
+    ]
+    found = [box_of(names.pop(one)) for one in same]
     before = next(filter(None, found), None)
     if found:
         with contextlib.suppress(OSError):

@@ -12,11 +12,13 @@ import pytest
 
 from bootstrap.boxes import BoxState, Run
 from bootstrap.boxes import login as logins
-from bootstrap.boxes.at_home import note_seen
+from bootstrap.boxes.at_home import RunAtHome, all_kept, note_seen
 from bootstrap.boxes.login import BoxLogin
+from bootstrap.boxes.run_details import NO_DETAILS
 from bootstrap.errors import NoSuchRunError, UnreachableError
 from bootstrap.link import CancelToken, KnownBox, parse_host, record
 from bootstrap.link.endpoint import resolve
+from bootstrap.link.forgotten import forget_box
 from bootstrap.setup import Reporter, SetupRequest, context, sequence
 from tests.cli import User
 from tests.logins import Teller, login_to
@@ -67,6 +69,39 @@ def test_an_unknown_host_or_login_option_starts_no_login_before_the_profile_is_r
 ) -> None:
     login = begin(host, **asked)
     assert login is None or not (login._early or login._dialing)
+
+
+PINS = [f"x ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI{'A' * 42}{last}\n" for last in "AE"]
+
+
+def test_a_forgotten_box_that_shows_another_key_at_its_place_is_told_by_its_runs(
+    user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some boxes make new keys when they restart; another box at that place has other runs."""
+    for name, value in user.env.items():
+        monkeypatch.setenv(name, value)
+    asked = lambda *_, **__: (BoxState(runs=(FINISHED,)), NO_DETAILS)  # noqa: E731
+    monkeypatch.setattr("bootstrap.boxes.run_details.ask_details", asked)
+    named, other = KnownBox("gpu", HOST, "192.0.2.7", 2222, "root", created=1.0), "192.0.2.7-2222"
+    record.save_with_pin(named, PINS[0], is_new=True)
+    RunAtHome("gpu", 1.0, HOST, FINISHED).save()
+    forget_box(named)
+    others = BoxState(runs=(replace(FINISHED, started=8),))
+    for at, state, ask, name in (
+        (2.0, others, BoxLogin.refresh, other),
+        (3.0, BoxState(runs=(FINISHED,)), BoxLogin.refresh, "gpu"),
+        (4.0, others, BoxLogin.refresh_details, "gpu"),
+    ):
+        monkeypatch.setattr(logins, "_probed", lambda *_, state=state: state)
+        now = replace(named, name=other, created=at)
+        record.save_with_pin(now, PINS[1], is_new=True)
+        box = login_to(now, resolve(parse_host(HOST)))
+        box._link = cast(Any, SimpleNamespace(wire=None))
+        ask(box)
+        assert box.name == name
+        if name != other:
+            assert [(one.box, one.created) for one in all_kept()] == [("gpu", at)]
+            forget_box(box.known)
 
 
 def test_the_error_of_an_unreachable_box_says_when_a_shared_connection_reached_it_last(
