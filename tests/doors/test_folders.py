@@ -78,7 +78,7 @@ def test_a_pasted_script_neither_disturbs_nor_repeats_a_training_that_setup_star
 
 @pytest.mark.sampled
 @each_paste
-def test_setup_recognizes_a_tree_that_a_pasted_script_made_and_does_not_train_again(
+def test_setup_after_a_pasted_script_reuses_its_tree_and_run_from_a_moved_repository(
     words: tuple[str, ...], rented: Rented, hosted: Hosted, user: User
 ) -> None:
     box = rented("vast", used=True)

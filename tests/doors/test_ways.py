@@ -118,7 +118,7 @@ def doors(request: pytest.FixtureRequest, rented: Rented, hosted: Hosted, user: 
     return Doors(user, box, folder)
 
 
-def test_every_door_sets_the_box_up_alike_and_a_second_door_does_not_train_again(
+def test_every_door_leaves_the_same_files_on_the_box_and_a_second_door_starts_no_second_run(
     doors: Doors, request: pytest.FixtureRequest
 ) -> None:
     """Each way goes first once, followed by every other one."""

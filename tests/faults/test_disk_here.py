@@ -98,7 +98,7 @@ def test_init_and_render_on_a_full_disk_here_name_the_file_and_leave_no_partial_
         assert file.stat().st_size > 100
 
 
-def test_consent_that_can_not_be_saved_on_a_full_disk_here_counts_as_not_given(
+def test_consent_that_a_full_disk_here_prevents_from_being_saved_is_asked_for_again(
     user: User, faults: Faults
 ) -> None:
     user.repository(boxstrap__yaml=TAKES)
@@ -192,7 +192,7 @@ SPOIL: dict[str, tuple[Change, Change, str]] = {
 
 
 @pytest.mark.parametrize("how", SPOIL)
-def test_an_unwritable_state_folder_here_stops_the_first_setup_of_a_box_but_not_later_ones(
+def test_the_first_setup_exits_with_1_if_the_state_folder_here_is_unwritable_but_later_setups_work(
     rent: Rent, faults: Faults, how: str
 ) -> None:
     """A first contact stops before anything is sent; a known box is still set up."""

@@ -134,7 +134,7 @@ assert sorted(DAMAGE) == sorted(", ".join(TOGETHER).split(", "))
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("damage", TOGETHER)
-def test_setup_notices_damage_on_the_box_and_mends_it_without_training_again(
+def test_setup_restores_a_damaged_box_to_its_state_before_the_damage_and_starts_no_run(
     mended: Mended, faults: Faults, damage: str
 ) -> None:
     names = damage.split(", ")

@@ -155,7 +155,7 @@ class ResultsBox:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("part", range(PARTS))
-def test_each_run_keeps_its_own_results_when_runs_in_one_tree_are_killed_at_any_moment(
+def test_runs_killed_at_any_moment_in_one_tree_never_get_each_others_results(
     part: int, tmp_path: Path, seeded: random.Random, faults: Faults, request: pytest.FixtureRequest
 ) -> None:
     seed = seeded.random()

@@ -200,7 +200,7 @@ def end_of(going: Running) -> None:
     going.process.wait(120)
 
 
-def test_status_tells_the_true_state_of_runs_after_restarts_kills_full_disks_and_cut_links(
+def test_status_shows_the_real_state_of_each_run_after_restarts_kills_full_disks_and_cut_links(
     rent: Rent, seeded: random.Random, faults: Faults, request: pytest.FixtureRequest
 ) -> None:
     rented = rent("vast", used=True, disk="1500M")

@@ -95,7 +95,7 @@ def boxes(
         box.stop()
 
 
-def test_every_command_that_takes_several_hosts_is_in_the_table_of_this_test() -> None:
+def test_the_fault_tests_of_several_boxes_cover_every_command_that_takes_several_hosts() -> None:
     assert {name for name in NAMES if HOSTS[0] in find(name).options} == {*TASKS}
 
 

@@ -33,7 +33,7 @@ def holder(rented: Rented) -> int:
     return int(rented.box.read(LOCK).split()[0])
 
 
-def test_two_versions_of_boxstrap_share_a_box_and_a_live_run_keeps_its_own_program(
+def test_two_versions_of_boxstrap_work_on_one_box_and_the_program_of_a_live_run_is_not_deleted(
     rent: Rent, tmp_path: Path, faults: Faults
 ) -> None:
     """Each has its program there; a live run keeps the one that it began with until its end."""

@@ -300,6 +300,6 @@ def test_logs_prints_a_line_of_100_mb_whole_and_json_cuts_it_into_marked_parts(
         assert (all(cut), last) == (True, False)
 
 
-def test_every_lie_of_the_hostile_test_box_is_tried_on_some_command() -> None:
+def test_each_false_answer_of_the_hostile_test_box_is_used_in_the_test_of_some_command() -> None:
     told = {*SETUP, *SYNC, *PULL, *DOWN, *(lie for lies in OTHERS.values() for lie in lies)}
     assert set(LIES) - told == {NOISE, LONG, ANOTHER_ID}

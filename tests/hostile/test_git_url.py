@@ -429,7 +429,7 @@ def test_git_url_is_fetched_by_the_users_git_configuration_and_not_the_repositor
 # The mirror
 
 
-def test_a_mirror_of_git_url_follows_new_commits_and_a_changed_default_branch(
+def test_render_uses_the_newest_commit_of_git_url_also_after_its_default_branch_changed(
     user: User, hosted: Host
 ) -> None:
     there = hosted()
@@ -483,7 +483,7 @@ def _head_emptied(mirror: Path) -> None:
 @pytest.mark.parametrize(
     "damage", [_cut_in_the_clone, _locks_left, _objects_gone, _refs_emptied, _head_emptied]
 )
-def test_a_broken_mirror_of_git_url_is_made_again(
+def test_render_replaces_a_damaged_local_mirror_of_git_url_by_a_new_clone(
     hosted: Host, faults: Faults, damage: Callable[[Path], None]
 ) -> None:
     there = hosted()
@@ -521,7 +521,9 @@ def test_three_renders_at_once_share_one_mirror_of_git_url(user: User, hosted: H
         there.push(words)
 
 
-def test_a_mirror_of_git_url_works_in_a_home_that_is_a_repository(user: User, hosted: Host) -> None:
+def test_render_gets_the_commit_of_git_url_when_the_home_folder_is_itself_a_git_repository(
+    user: User, hosted: Host
+) -> None:
     there = hosted()
     for words in (("init", "-q"), ("config", "user.name", "x")):
         subprocess.run(["git", *words], cwd=user.home, env=user.env, check=True)
@@ -534,7 +536,9 @@ def test_a_mirror_of_git_url_works_in_a_home_that_is_a_repository(user: User, ho
 @pytest.mark.parametrize(
     "words", [("render",), ("oneliner",), ("render", "--for", "runpod")], ids=" ".join
 )
-def test_a_git_url_over_http_is_a_warning(user: User, hosted: Host, words: tuple[str, ...]) -> None:
+def test_a_git_url_with_http_gives_a_warning_that_it_is_not_encrypted(
+    user: User, hosted: Host, words: tuple[str, ...]
+) -> None:
     there = hosted()
     there.say("url")
     done = user.run(*words, "--profile", str(there.profile)).must(0)

@@ -265,7 +265,9 @@ def test_setup_on_a_terminal_asks_for_consent_until_yes_or_no_and_goes_on_only_a
     assert len(list((victim.state / "consent").iterdir())) == 1
 
 
-def test_the_watch_of_hostile_tests_notices_a_connection(place: Path, watch: ProcessWatch) -> None:
+def test_the_process_watch_of_the_hostile_tests_fails_a_test_that_opens_a_connection(
+    place: Path, watch: ProcessWatch
+) -> None:
     from bootstrap.errors import UnreachableError
 
     with pytest.raises(UnreachableError):

@@ -94,7 +94,7 @@ def told(text: str) -> str:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("quiet", QUIET)
-def test_setup_exec_and_shell_work_alike_on_a_box_with_noisy_or_other_shell(
+def test_setup_leaves_equal_boxes_whether_the_login_shell_is_bash_fish_tcsh_or_noisy(
     quiet: str, rent: Rent, faults: Faults
 ) -> None:
     found = {}
@@ -125,7 +125,7 @@ LEADS = {
 
 
 @pytest.mark.parametrize("by", ["files", "env"])
-def test_uv_and_pip_settings_of_a_repository_do_not_mislead_boxstraps_own_tools(
+def test_uv_and_pip_settings_of_a_repository_lead_to_no_other_index_for_boxstraps_own_tools(
     rent: Rent, faults: Faults, by: str
 ) -> None:
     """Neither by such files in the folder where a setup starts, nor by its profile's `env`."""

@@ -319,7 +319,7 @@ def _each_call_names_its_repository(calls: Path) -> None:
         assert line == "version" or "--git-dir" in line.split(), line
 
 
-def test_git_variables_in_the_environment_choose_no_other_repository_and_run_no_program(
+def test_boxstrap_ignores_git_environment_variables_that_name_another_repository_or_programs(
     user: User, traps: Traps
 ) -> None:
     other = user.repository("other")
@@ -439,7 +439,9 @@ SLOW = {
 
 
 @pytest.mark.parametrize("slow", SLOW)
-def test_render_and_init_are_quick_with_a_file_of_hours_to_parse(user: User, slow: str) -> None:
+def test_render_and_init_finish_within_two_minutes_despite_a_file_that_takes_hours_to_parse(
+    user: User, slow: str
+) -> None:
     name, text = SLOW[slow]
     repository = user.repository(boxstrap__yaml="extends: vast\n" + PROFILE)
     repository.commit({name: text})

@@ -71,7 +71,9 @@ SETTINGS = {
 }
 
 
-def test_setup_ignores_another_users_uv_settings_above_the_workdir_only(rent: Rent) -> None:
+def test_setup_ignores_another_users_uv_settings_above_the_workdir_and_refuses_those_inside(
+    rent: Rent,
+) -> None:
     """Those in it are refused; above it they may come at any moment."""
     rented = rent("nosudo")
     box, user = rented.box, rented.user

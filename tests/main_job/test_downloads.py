@@ -45,7 +45,9 @@ train: {{command: python train.py}}
 """
 
 
-def test_a_second_box_on_the_volume_downloads_no_model_again(rent: Rent, hub: DataServer) -> None:
+def test_a_second_box_with_the_same_volume_trains_with_the_cached_model_without_a_download(
+    rent: Rent, hub: DataServer
+) -> None:
     first = rent("runpod")
     first.user.repository(
         "tuning",
@@ -72,7 +74,7 @@ def test_a_second_box_on_the_volume_downloads_no_model_again(rent: Rent, hub: Da
     assert hub.sent == sent
 
 
-def test_setup_keeps_cache_folders_that_the_box_or_profile_already_names(rent: Rent) -> None:
+def test_setup_sets_no_cache_variable_that_the_box_or_profile_already_sets(rent: Rent) -> None:
     rented = rent("vast")
     rented.user.repository("plain", train__py="print('step 1', flush=True)\n")
     rented.box.run("echo HF_HOME=/models >>/etc/environment")

@@ -41,7 +41,9 @@ def test_setup_with_a_failing_step_exits_with_7_and_shows_its_last_lines(rent: R
 OF_PROGRAMS = {"LD_PRELOAD": "/nowhere.so", "LD_LIBRARY_PATH": "/nowhere", "PYTHONPATH": "/nowhere"}
 
 
-def test_env_of_a_profile_may_use_names_that_boxstraps_scripts_use(rent: Rent) -> None:
+def test_env_of_a_profile_reaches_the_training_also_under_names_of_boxstraps_shell_variables(
+    rent: Rent,
+) -> None:
     files = [shipped("templates") / f"box/{name}.sh" for name in ("begin", "command")]
     names = sorted(set(re.findall(r"\b([a-z_]+)=", "".join(file.read_text() for file in files))))
     names += ["run", "env_file", "child", "rc", "variable"]

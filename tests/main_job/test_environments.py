@@ -29,7 +29,7 @@ train = ["iniconfig>=2"]
 """
 
 
-def test_python_venv_uses_an_environment_of_the_box_and_removes_no_package_from_it(
+def test_setup_with_python_venv_installs_into_that_environment_and_removes_no_package_from_it(
     rent: Rent,
 ) -> None:
     rented = rent("vast", used=True)
@@ -202,7 +202,7 @@ MANY = ("iniconfig", "pathspec", "pluggy")
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("installer", ["uv", "pip"])
-def test_python_packages_and_groups_install_beside_requirement_files_or_instead_of_them(
+def test_setup_installs_python_packages_and_groups_in_addition_to_or_in_place_of_requirement_files(
     rent: Rent, mirror_rig: Rig, installer: str
 ) -> None:
     rented = rent("vast", used=True)

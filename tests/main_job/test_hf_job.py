@@ -86,7 +86,9 @@ def test_up_at_hugging_face_rents_a_job_that_outlasts_its_lease_and_down_ends_it
     assert home.read_text() == "0.4\n"
 
 
-def test_runs_on_a_users_own_hugging_face_job_are_ended_before_its_time_limit(rent: Rent) -> None:
+def test_runs_on_a_hugging_face_job_not_rented_by_up_are_asked_to_end_before_its_time_limit(
+    rent: Rent,
+) -> None:
     """It has no lease, no key, and nobody guards it."""
     rented = rent("bare", used=True)
     user, box = rented.user, rented.box

@@ -38,7 +38,9 @@ def nothing_new(rented: Rented, tree: str, commit: str) -> None:
     assert folders(rented) == [f"{Path(tree).name}/"]
 
 
-def test_setup_from_a_clone_or_worktree_or_by_another_user_finds_the_same_run(rent: Rent) -> None:
+def test_setup_from_another_clone_worktree_or_user_shows_the_live_run_and_starts_no_second(
+    rent: Rent,
+) -> None:
     rented = rent("vast", used=True)
     user = rented.user
     repository = user.repository(boxstrap__yaml=LONG)

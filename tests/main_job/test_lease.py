@@ -29,7 +29,9 @@ time.sleep(600)
 LEASE = ("--set", "lease.hours=5", "--set", "lease.idle=2h")
 
 
-def test_setup_warns_that_nothing_enforces_a_lease_while_the_account_is_silent(rent: Rent) -> None:
+def test_setup_warns_that_no_lease_is_enforced_while_the_providers_account_gives_no_answer(
+    rent: Rent,
+) -> None:
     rented = rent("vast", used=True, environ={"CONTAINER_API_KEY": KEY})
     rented.user.repository(boxstrap__yaml=PROFILE, train__py=LONG, **{".gitignore": "out/\n"})
     hook = "/root/onstart.sh"

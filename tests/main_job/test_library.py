@@ -95,7 +95,9 @@ def test_the_documented_python_example_sets_up_two_boxes_at_once(rent: Rent) -> 
     }
 
 
-def test_errors_of_the_python_library_are_ordinary_exceptions(user: User) -> None:
+def test_the_python_library_raises_usage_error_without_exiting_or_importing_invoke(
+    user: User,
+) -> None:
     """They don't exit the process, and Invoke is not imported."""
     said = _run(
         "import sys\n"

@@ -91,7 +91,9 @@ def fleet(
         each.box.stop()
 
 
-def test_a_training_on_two_nodes_has_the_results_of_node_0(fleet: Fleet, tmp_path: Path) -> None:
+def test_a_training_on_two_nodes_is_one_run_in_status_with_results_recorded_on_node_0_only(
+    fleet: Fleet, tmp_path: Path
+) -> None:
     assert fleet.said("log") == ["rank 0 of 2: sum 3.0", "rank 1 of 2: sum 3.0"]
     assert fleet.said("exit") == ["0", "0"]
     first, second = fleet.names()

@@ -203,7 +203,9 @@ def test_run_is_refused_when_it_would_overwrite_results_too_large_to_copy(traine
     assert trainer.home("train-1") == {"first": "first"}
 
 
-def test_pull_does_not_bring_a_result_changed_by_hand_after_its_run(trainer: Trainer) -> None:
+def test_pull_exits_with_9_and_leaves_out_a_result_edited_by_hand_after_its_run_ended(
+    trainer: Trainer,
+) -> None:
     (trainer.tree / "out/ckpt").write_text("by hand")
     (trainer.tree / "out/more").write_text("by hand")
     refused = trainer.run("pull").must(9)
@@ -243,7 +245,9 @@ def test_down_says_how_to_exclude_results_that_can_not_be_pulled(trainer: Traine
     assert trainer.results()["train-2"]["where"] == "home"
 
 
-def test_pull_gives_unrecorded_results_to_the_run_without_a_record(trainer: Trainer) -> None:
+def test_pull_brings_results_nobody_recorded_with_the_run_that_has_no_list_of_results(
+    trainer: Trainer,
+) -> None:
     for name in ("results.before", "results.made"):
         (trainer.folder("train-1") / name).unlink()
     trainer.train("second")

@@ -159,7 +159,7 @@ def test_pull_writes_to_the_folder_of_option_to_within_max_size_and_not_into_a_s
     (root / "kept").rename(root / "boxstrap-results")
 
 
-def test_pull_of_a_run_without_recorded_result_paths_uses_those_of_the_profile(
+def test_pull_of_a_run_without_a_list_of_result_paths_brings_the_paths_in_the_profile(
     puller: PullingUser, tmp_path: Path
 ) -> None:
     (noted,) = puller.user.home.glob("work/.boxstrap/runs/*/train-1/results")

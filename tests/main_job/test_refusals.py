@@ -29,7 +29,9 @@ def test_setup_without_a_required_gpu_exits_with_6_before_it_builds(rented: Rent
     assert (told["exit"], told["verdict"]["verdict"]) == (6, "return")
 
 
-def test_setup_warns_once_of_a_box_of_another_provider_than_the_profile(rented: Rented) -> None:
+def test_each_setup_prints_one_warning_if_the_profile_is_for_another_provider_than_the_boxs(
+    rented: Rented,
+) -> None:
     profile = (
         "version: 1\nextends: runpod\ngpu: {require: false}\ntrain: {command: python train.py}\n"
     )

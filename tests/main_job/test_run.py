@@ -125,7 +125,9 @@ def test_run_on_a_gpu_number_that_the_box_lacks_is_refused(here: Runner) -> None
         seen.write_text("gpus 2\n")
 
 
-def test_run_without_a_command_trains_and_takes_one_word_as_a_shell_line(here: Runner) -> None:
+def test_run_without_a_command_runs_the_profiles_training_and_a_quoted_command_in_a_shell(
+    here: Runner,
+) -> None:
     here.write(train="print('the profile')\n")
     assert here.run()["first_lines"] == ["the profile"]
     line = here.run("--session", "sweep_1", "--", 'echo "$GREETING" | tr a-z A-Z')
@@ -138,7 +140,7 @@ def test_run_without_a_command_trains_and_takes_one_word_as_a_shell_line(here: R
     assert here.runs() == before
 
 
-def test_a_run_keeps_its_exit_code_with_any_byte_in_its_output(
+def test_run_reports_the_exit_code_of_its_command_with_any_byte_in_its_output(
     here: Runner, faults: Faults
 ) -> None:
     """What says how a run ended comes after its first output, which may hold any byte."""

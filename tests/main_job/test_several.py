@@ -94,7 +94,7 @@ def test_run_and_stop_for_several_boxes_act_on_each_of_them(boxes: SeveralBoxes)
     assert [one["stopped"] for one in stopped["boxes"]] == [["sleep-1"], ["sleep-1"]]
 
 
-def test_setup_of_several_boxes_refuses_the_name_option_and_unknown_groups(
+def test_several_hosts_with_the_name_option_or_an_unknown_group_of_boxes_exit_with_2(
     boxes: SeveralBoxes,
 ) -> None:
     refused = boxes.run("setup", "--hosts", "seeds", "--name", "x").must(2)

@@ -97,7 +97,9 @@ def test_ssh_keep_open_in_a_profile_sets_how_long_the_login_stays_open(rented: R
     wait_until(lambda: not connected(rented) and logins(rented) >= 4)
 
 
-def test_pull_uses_the_open_connection_unless_results_are_large(rented: Rented) -> None:
+def test_pull_of_small_results_uses_the_open_connection_and_pull_of_17_mb_a_new_login(
+    rented: Rented,
+) -> None:
     profile = "version: 1\ngpu: {require: false}\ntrain: {command: %s, results: [out/]}\n"
     makes = "mkdir -p out && head -c {} /dev/zero >out/a"
     root = rented.user.repository(

@@ -77,7 +77,7 @@ def test_setup_without_torch_smoke_tests_gpus_by_nvml_alone(with_gpu: Rented) ->
     assert row["read"].startswith("NVML alone")
 
 
-def test_setup_gives_exit_6_for_a_gpu_that_fails_the_smoke_test_unless_that_is_set_to_warn(
+def test_setup_exits_with_6_if_a_gpu_fails_the_smoke_test_but_trains_with_gpu_checks_smoke_warn(
     with_gpu: Rented,
 ) -> None:
     with_torch(with_gpu, SICK_TORCH)

@@ -154,7 +154,9 @@ def test_ssh_by_box_name_can_forward_agent_and_ports_beside_boxstraps_open_conne
             socket.create_connection(("127.0.0.1", port), timeout=5)
 
 
-def test_a_box_name_in_ssh_config_works_as_a_host_of_setup(user: Settled, rented: Rented) -> None:
+def test_setup_with_host_root_at_box_name_finds_the_known_box_and_keeps_its_address(
+    user: Settled, rented: Rented
+) -> None:
     """With a user in front it resolves through our own entry, which must not be recorded."""
     rented.run("setup", host="root@my-box").must(0)
     (box,) = user.run("boxes", "--json").must(0).json()["boxes"]

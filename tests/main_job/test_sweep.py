@@ -112,7 +112,7 @@ def fleet(mirror_rig: Rig, shared_folder: Path, user: User) -> Iterator[Fleet]:
         box.stop()
 
 
-def test_each_cell_of_a_sweep_finishes_once_though_boxes_restart_or_lose_their_link(
+def test_each_cell_of_a_sweep_runs_to_its_end_exactly_once_though_boxes_restart_or_lose_their_link(
     fleet: Fleet, request: pytest.FixtureRequest
 ) -> None:
     whole = request.config.getoption("every")

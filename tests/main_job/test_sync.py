@@ -116,7 +116,9 @@ def test_sync_and_setup_put_a_file_back_that_was_removed_on_the_box(twin: Twin, 
     assert "restored" not in twin.sync() + twin.user.run("setup", *TO_LOCAL).must(0).text
 
 
-def test_sync_is_refused_at_a_conflicting_edit_that_sync_back_brings_here(twin: Twin) -> None:
+def test_sync_exits_with_9_if_a_file_was_edited_here_and_on_the_box_and_sync_back_fetches_that_edit(
+    twin: Twin,
+) -> None:
     twin.write("keep.txt", "here\n")
     (twin.tree / "keep.txt").write_text("on the box\n")
     (twin.tree / "new file").write_text("new\n")
@@ -321,7 +323,7 @@ def test_sync_watch_sends_the_next_save_after_its_process_on_the_box_was_killed(
         watch.end()
 
 
-def test_sync_watch_says_at_each_save_that_an_edit_on_the_box_is_in_the_way(
+def test_sync_watch_says_at_each_save_that_the_saved_file_was_edited_on_the_box_and_sends_nothing(
     twin: Twin, faults: Faults
 ) -> None:
     watch = twin.user.begin("sync", "--watch", *TO_LOCAL)
@@ -363,7 +365,9 @@ def test_sync_watch_names_a_file_edited_on_the_box_only_once(twin: Twin) -> None
         watch.end()
 
 
-def test_sync_watch_continues_after_a_file_name_not_in_utf_8(twin: Twin, faults: Faults) -> None:
+def test_sync_watch_sends_a_file_whose_name_is_not_utf_8_and_also_the_next_save(
+    twin: Twin, faults: Faults
+) -> None:
     watch = twin.user.begin("sync", "--watch", *TO_LOCAL)
     root = twin.repository.root
     (root / "out").mkdir(exist_ok=True)

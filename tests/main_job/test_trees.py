@@ -105,7 +105,7 @@ def test_setup_with_adopt_is_refused_where_the_clone_has_edits_or_commits_of_its
     assert cloned.head == own
 
 
-def test_a_git_remote_removed_here_stays_in_the_tree_on_the_box(user: User) -> None:
+def test_setup_does_not_remove_a_git_remote_on_the_box_that_was_removed_here(user: User) -> None:
     repository = seem_set_up(user).repository(boxstrap__yaml=PROFILE)
     repository.git("remote", "add", "origin", URL)
     user.run("setup", "--host", "local").must(0)

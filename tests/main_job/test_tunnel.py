@@ -99,7 +99,7 @@ def test_tunnel_starts_jupyter_keeps_it_over_a_lost_link_and_then_stops_it(rent:
     assert rented.run("tunnel", "--stop").must(0).out == nothing
 
 
-def test_tunnel_changes_only_the_number_of_a_port_in_use_here(user: User) -> None:
+def test_tunnel_picks_another_local_port_only_for_a_port_that_is_in_use_here(user: User) -> None:
     user.repository()
     first, *others = ports = sorted({free_port() for _ in range(3)})
     with (

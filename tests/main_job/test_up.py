@@ -47,7 +47,7 @@ def account() -> Iterator[SimulatedAccount]:
         yield made
 
 
-def test_up_rents_a_box_within_max_price_and_uses_it_again_the_next_time(
+def test_up_rents_a_box_within_max_price_and_a_second_up_rents_none_but_uses_that_box(
     rent: Rent, account: SimulatedAccount
 ) -> None:
     rented = rent("vast", used=True)
@@ -113,7 +113,7 @@ def test_up_rents_a_box_within_max_price_and_uses_it_again_the_next_time(
     assert [each["name"] for each in known] == ["vast-9001"]
 
 
-def test_up_with_count_rents_boxes_that_share_one_limit_and_down_gives_all_back(
+def test_up_with_count_divides_the_lease_dollars_among_its_boxes_and_down_gives_all_back(
     rent: Rent, account: SimulatedAccount
 ) -> None:
     hosts = [rent("vast", used=True) for _ in range(2)]
@@ -299,7 +299,9 @@ def test_up_at_azure_rents_a_box_that_azure_stops_and_down_deletes_with_its_grou
     assert (user.place / "boxstrap-results").is_dir()
 
 
-def test_up_with_one_network_rents_nodes_that_begin_only_once_all_are_set_up(rent: Rent) -> None:
+def test_up_with_one_network_starts_no_training_until_every_rented_node_is_set_up(
+    rent: Rent,
+) -> None:
     hosts = [rent("ec2", used=True) for _ in range(2)]
     boxes, user = [one.box for one in hosts], hosts[0].user
     reduce = Path(__file__).with_name("reduce.py").read_text()
@@ -334,7 +336,9 @@ def test_up_with_one_network_rents_nodes_that_begin_only_once_all_are_set_up(ren
         assert sorted(account.destroyed) == ["9001", "9002"]
 
 
-def test_up_with_one_network_at_runpod_rents_a_cluster_and_down_gives_it_back(rent: Rent) -> None:
+def test_up_with_one_network_at_runpod_orders_one_cluster_and_down_deletes_that_cluster(
+    rent: Rent,
+) -> None:
     hosts = [rent("runpod", used=True) for _ in range(2)]
     boxes, user = [one.box for one in hosts], hosts[0].user
     for rank, box in enumerate(boxes):

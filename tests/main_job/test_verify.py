@@ -52,7 +52,9 @@ def test_verify_says_keep_for_a_healthy_gpu_and_return_for_a_sick_one(
     assert rented.box.read(f"{rented.folder}/gpu.driver") == f"{said['driver']}\n"
 
 
-def test_verify_judges_shared_memory_disk_and_cpus_by_what_the_container_grants(rent: Rent) -> None:
+def test_verify_measures_shared_memory_disk_and_cpus_of_the_container_and_not_of_its_machine(
+    rent: Rent,
+) -> None:
     rented = rent("smallshm", disk="3G")
     sshd = rented.box.run("pgrep -ox sshd").strip()
     rented.box.run(f"taskset -pc 0 {sshd}")

@@ -34,7 +34,7 @@ LONG = "import time\nprint('step 1', flush=True)\ntime.sleep(600)\n"
 TOLD = 'tell: echo "$BOXSTRAP_MESSAGE|$BOXSTRAP_STATE|$BOXSTRAP_EXIT" >>~/told\nbad: exit 3\n'
 
 
-def test_wait_for_a_run_that_fails_gives_exit_10_with_its_reason_and_runs_notify_commands(
+def test_wait_for_a_failed_run_exits_with_10_shows_the_traceback_and_runs_the_notify_commands(
     user: User,
 ) -> None:
     notify = user.home / ".config/boxstrap/notify.yaml"
@@ -208,7 +208,9 @@ def test_wait_with_detach_lets_the_box_notify_of_the_end_of_a_run(user: User) ->
         user.run("stop", "--host", "local").must(0)
 
 
-def test_a_notify_address_in_a_secret_gets_the_end_of_a_short_run(user: User) -> None:
+def test_the_url_in_the_secret_notify_url_is_told_the_end_and_exit_code_of_a_short_run(
+    user: User,
+) -> None:
     files = {"boxstrap__yaml": "version: 1\n", "train__py": "raise SystemExit(3)\n"}
     seem_set_up(user, "box").repository(**files)
     profile = user.home / "elsewhere.yaml"

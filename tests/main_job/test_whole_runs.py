@@ -35,7 +35,7 @@ def alive(rented: Rented) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", ["vast", "nosudo"])
-def test_stop_also_ends_processes_of_a_run_that_started_own_unix_sessions(
+def test_stop_also_ends_processes_of_a_run_that_detached_into_their_own_unix_session(
     rent: Rent, kind: str, faults: Faults
 ) -> None:
     with faults.attempt("processes of a run in sessions of their own", kind):

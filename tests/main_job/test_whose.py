@@ -131,7 +131,9 @@ def test_logs_follow_exits_with_10_if_the_run_failed_and_0_if_it_was_stopped(two
     assert "train-1 was stopped after" in stopped.err.splitlines()[-1]
 
 
-def test_commands_that_setup_prints_work_in_the_folder_of_another_repository(user: User) -> None:
+def test_the_logs_command_that_setup_prints_shows_that_run_from_the_folder_of_another_repository(
+    user: User,
+) -> None:
     """The user is in another repository's folder, as in the demo."""
     named = user.repository("named").root
     user.repository("stood-in", train__py="print('another')\n")

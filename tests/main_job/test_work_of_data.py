@@ -68,7 +68,9 @@ class Here:
         file.write_text(text)
 
 
-def test_setup_trains_again_on_changed_data_and_not_on_data_of_an_earlier_run(user: User) -> None:
+def test_setup_trains_on_changed_data_but_not_again_once_data_is_as_it_was_for_an_earlier_run(
+    user: User,
+) -> None:
     here = Here(user, DATA + PREPARE + TRAINS)
     here.write("a.txt", "one")
     assert "step 1 of one" in here.setup().out
@@ -174,7 +176,7 @@ def test_setup_with_redo_prepare_repeats_it_but_is_refused_during_a_run(user: Us
         user.run("stop", *TO_LOCAL, "--all").must(0)
 
 
-def test_run_with_beside_gets_the_data_of_this_machine_and_keeps_the_data_in_the_main_tree(
+def test_run_with_beside_uses_changed_data_of_this_machine_in_its_own_tree_only(
     user: User,
 ) -> None:
     """The links to what the main tree was sent were taken for somebody else's files."""

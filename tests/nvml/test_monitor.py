@@ -156,7 +156,9 @@ def test_the_monitor_continues_after_a_damaged_sample_and_ends_once_its_folder_i
     assert going.wait(PATIENCE_S) == 0
 
 
-def test_a_long_file_of_monitor_samples_keeps_every_second_row(tmp_path: Path) -> None:
+def test_thinning_out_a_long_file_of_monitor_samples_deletes_every_second_row(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "samples"
     file.write_text("head\n" + "".join(f"{number}\n" for number in range(101)))
     assert monitor.thin_out(file) == 50
@@ -183,7 +185,7 @@ def test_the_monitor_takes_little_processor_time_and_memory_for_eight_live_runs(
 
 
 @pytest.mark.parametrize("unread", ["memory", "load", "temperature"])
-def test_gpu_load_is_still_shown_when_another_gpu_value_can_not_be_read(
+def test_the_load_of_a_gpu_is_still_shown_by_top_and_monitor_if_its_memory_can_not_be_read(
     rig: stub.NvmlRig, tmp_path: Path, unread: str
 ) -> None:
     """A card that doesn't report its memory works all the same, as `top` and the lease see it."""

@@ -57,7 +57,9 @@ def test_the_verdict_document_has_driver_and_cuda_version_and_each_gpu(
     ]
 
 
-def test_mig_slices_are_judged_by_their_memory_when_the_order_says_mig(rig: stub.NvmlRig) -> None:
+def test_verify_compares_min_memory_with_each_mig_slice_if_the_profile_orders_mig(
+    rig: stub.NvmlRig,
+) -> None:
     """The parent's whole memory was judged, and its uuid given to the smoke test."""
     order = {"mig": True, "count": 2, "name": "A100 3g.40gb", "min_memory_gib": 40}
     answer = rig.run(f"{A100}\n{SLICES}", order=order)
@@ -78,7 +80,9 @@ def test_checks_of_features_that_a_gpu_model_lacks_are_not_applicable(rig: stub.
         assert answer.outcomes(check) == ["n/a"], check
 
 
-def test_a_gpu_that_reports_no_health_values_passes_no_health_check(rig: stub.NvmlRig) -> None:
+def test_a_health_check_whose_value_the_gpu_does_not_report_is_not_listed_as_passed(
+    rig: stub.NvmlRig,
+) -> None:
     answer = rig.run("driver = 550.1\ncuda = 12040\ncount = 1\ngpu.name = NVIDIA X")
     passed = {c["check"] for c in answer.result["checks"] if c["outcome"] == "pass"}
     assert passed == {"answers", "count", "driver", "cuda", "name"}
@@ -86,7 +90,7 @@ def test_a_gpu_that_reports_no_health_values_passes_no_health_check(rig: stub.Nv
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", FAULTS)
-def test_each_gpu_fault_gives_its_verdict_and_the_nearest_good_value_keeps_the_box(
+def test_each_gpu_fault_gives_its_reason_and_exit_code_and_a_value_just_within_limits_gives_keep(
     rig: stub.NvmlRig, name: str
 ) -> None:
     fault = FAULTS[name]
@@ -160,7 +164,9 @@ def test_the_same_fault_of_several_gpus_is_one_reason_that_lists_them(rig: stub.
     assert "reason return gpu-remapped GPU 7: a bad memory row" in answer.out
 
 
-def test_gpus_that_the_user_may_not_open_are_not_counted_as_the_boxs(rig: stub.NvmlRig) -> None:
+def test_gpus_that_the_user_may_not_open_are_left_out_of_the_number_of_gpus_of_the_box(
+    rig: stub.NvmlRig,
+) -> None:
     others = "\n".join(f"gpu.{i}.handle = !4" for i in (0, 1, 3))
     answer = rig.run(f"{A100}\ncount = 4\n{others}", order={"count": 1})
     assert (answer.code, answer.reasons()) == (0, [])
@@ -175,7 +181,9 @@ def test_a_box_without_the_nvml_library_gets_the_verdict_return(rig: stub.NvmlRi
 
 
 @pytest.mark.skipif(stub.has_real_driver(), reason="this machine has NVIDIA's library: it is found")
-def test_an_empty_nvml_library_is_reported_as_broken(rig: stub.NvmlRig, tmp_path: Path) -> None:
+def test_an_empty_nvml_library_file_gives_verdict_return_with_the_code_nvml_broken(
+    rig: stub.NvmlRig, tmp_path: Path
+) -> None:
     empty = stub.NvmlRig(rig.folder, rig.python, tmp_path / stub.LIBRARY)
     empty.library.touch()
     answer = empty.run("")
@@ -274,7 +282,7 @@ def test_no_fault_of_a_gpu_that_is_not_required_gives_the_verdict_return(rig: st
     assert said.endswith("Keep this box, with 2 warnings.")
 
 
-def test_a_gpu_check_set_to_return_gives_verdict_return_even_if_no_gpu_is_required(
+def test_a_wrong_gpu_name_gives_verdict_return_if_checks_say_return_though_no_gpu_is_required(
     rig: stub.NvmlRig,
 ) -> None:
     order = {"require": False, "name": "H100", "checks": {"name": "return"}}

@@ -205,7 +205,9 @@ def test_an_installed_boxstrap_renders_each_shipped_profile_to_valid_bash(
     installed.run("bash", "-n", file)
 
 
-def test_boxstrap_installed_without_pip_has_a_default_index(installed: InstalledPlace) -> None:
+def test_boxstrap_without_pip_beside_it_still_knows_the_https_address_of_the_package_index(
+    installed: InstalledPlace,
+) -> None:
     """uv's environments have no pip unless something requires it; boxstrap needs pip's default."""
     ask = "from bootstrap.setup.script import default_index; print(default_index())"
     assert installed.run(installed.bin / "python", "-c", ask).startswith("https://")

@@ -79,7 +79,7 @@ def test_boxes_all_without_an_api_key_says_where_each_provider_looks_for_one(use
         ("paperspace", ".paperspace/config.json", f'{{"apiKey": "{KEY}", "name": "x"}}'),
     ],
 )
-def test_api_keys_are_found_in_each_providers_own_files(
+def test_boxstrap_reads_the_api_key_from_the_file_where_each_providers_own_program_saves_it(
     own_home: Path, name: str, file: str, text: str
 ) -> None:
     assert find_account(name) is None
@@ -89,7 +89,9 @@ def test_api_keys_are_found_in_each_providers_own_files(
     assert (key and key.value) == (None if "team" in text else KEY)  # which of several is unknown
 
 
-def test_the_hugging_face_token_is_found_where_its_library_saves_it(own_home: Path) -> None:
+def test_boxstrap_reads_the_hugging_face_token_from_the_file_in_the_huggingface_cache(
+    own_home: Path,
+) -> None:
     """In a process of its own: that library looks where the home is when it is imported."""
     file = own_home / ".cache/huggingface/token"
     file.parent.mkdir(parents=True)
@@ -201,7 +203,7 @@ def test_status_says_why_a_box_of_an_account_can_not_be_reached(
         assert f"has no box {host.partition(':')[2]}" in status(host, 2)
 
 
-def test_status_says_that_a_known_box_is_gone_when_it_was_deleted_elsewhere(
+def test_status_of_a_box_deleted_at_its_provider_exits_with_3_and_suggests_boxes_forget(
     user: User, accounts: dict[str, SimulatedAccount], there: LoopbackBox
 ) -> None:
     accounts["runpod"].boxes = [rented(there)]

@@ -132,7 +132,7 @@ def test_at_every_provider_renting_an_offer_that_is_gone_is_refused_and_leaves_n
     assert not account.find_mark(MARK)
 
 
-def test_every_provider_stops_and_starts_a_box_unless_its_class_has_no_stop(
+def test_a_box_is_stopped_and_started_again_at_every_provider_that_can_stop_boxes(
     provider: str, account: CloudAccount
 ) -> None:
     box_id = rent(account)

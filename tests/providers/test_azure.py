@@ -99,7 +99,9 @@ def test_an_azure_disk_is_at_least_as_large_as_its_image(world: RentingWorld) ->
     assert disk["diskSizeGB"] == 64
 
 
-def test_an_azure_rental_requested_twice_waits_for_the_one_deployment(world: RentingWorld) -> None:
+def test_an_azure_rental_requested_again_after_a_lost_answer_gives_the_same_single_box(
+    world: RentingWorld,
+) -> None:
     account, offer = world.account, world.offers()[0]
     world.simulation.own.deployment_s = 9.0
     world.simulation.fault_on = {CREATES["azure"]: "cut after"}
@@ -120,7 +122,9 @@ def test_an_azure_rental_requested_twice_waits_for_the_one_deployment(world: Ren
     assert ANOTHER not in world.simulation.own.groups
 
 
-def test_a_half_made_azure_box_that_can_not_be_deleted_blocks_a_rental(world: RentingWorld) -> None:
+def test_up_at_azure_rents_nothing_until_a_half_made_box_of_an_earlier_up_is_deleted(
+    world: RentingWorld,
+) -> None:
     world.simulation.offers[0].fate = "failed bid"
     world.simulation.own.is_locked = True
     account, offer = world.account, world.offers()[0]
@@ -166,7 +170,7 @@ def test_an_azure_rental_refused_at_login_leaves_no_resource_group(world: Rentin
     assert world.simulation.own.groups == {}
 
 
-def test_an_azure_spot_box_is_deleted_when_taken_back_and_bids_at_most_max_price(
+def test_an_azure_spot_box_is_ordered_with_max_price_as_its_bid_and_eviction_policy_delete(
     world: RentingWorld,
 ) -> None:
     box, _ = world.up(order=SPOT)
@@ -236,7 +240,7 @@ def test_azure_itself_stops_a_box_half_an_hour_after_its_lease(world: RentingWor
         (RentOrder(lease_dollars=100, lease_hours=1), 3600 + AFTER_LEASE_S),
     ],
 )
-def test_azure_gets_a_shutdown_schedule_only_for_leases_within_a_day(
+def test_an_azure_box_gets_a_shutdown_schedule_only_if_its_lease_ends_within_a_day(
     world: RentingWorld, order: RentOrder, hold: float | None
 ) -> None:
     now = world.simulation.clock.now
@@ -393,7 +397,9 @@ def test_an_azure_box_is_gone_only_once_its_machine_is_deleted(world: RentingWor
     assert azure.groups == {}
 
 
-def test_the_reason_of_an_azure_refusal_is_found_within_nested_errors() -> None:
+def test_the_innermost_error_code_and_message_of_an_azure_refusal_are_reported_as_its_reason() -> (
+    None
+):
     inner = {"error": {"code": "ResourceDeploymentFailure", "message": "x", "details": []}}
     inner["error"]["details"] = [{"code": "SkuNotAvailable", "message": "none"}]  # type: ignore[assignment]
     as_text = {"code": "Conflict", "message": json.dumps(inner)}
@@ -423,7 +429,9 @@ def test_azure_offers_have_the_linux_and_spot_prices_of_every_page(world: Rentin
     assert bids == set(spot.values())
 
 
-def test_azure_offers_are_of_the_eight_cheapest_or_the_named_regions(world: RentingWorld) -> None:
+def test_azure_offers_come_from_the_eight_cheapest_regions_unless_a_region_is_named(
+    world: RentingWorld,
+) -> None:
     world.simulation.offers = [
         SimulatedOffer("Standard_NC4as_T4_v3", price=0.5 + at / 100, region=f"region{at}")
         for at in range(10)
@@ -436,7 +444,9 @@ def test_azure_offers_are_of_the_eight_cheapest_or_the_named_regions(world: Rent
     assert len(world.simulation.asked) == before + 3  # prices, sizes, quotas
 
 
-def test_azure_offers_have_whole_gpus_and_other_images_are_refused(world: RentingWorld) -> None:
+def test_azure_offers_list_only_sizes_with_whole_gpus_and_an_image_not_of_azure_is_wrong_usage(
+    world: RentingWorld,
+) -> None:
     sizes = ("NC48ads_A100_v4", "NC64as_T4_v3", "NV6ads_A10_v5", "ND96isr_H100_v5", "D4s_v5")
     world.simulation.offers = [
         SimulatedOffer(f"Standard_{size}", region=REGION, price=2.0) for size in sizes
@@ -549,7 +559,7 @@ def test_a_malformed_token_from_az_is_not_sent_to_azure(world: RentingWorld, tok
     assert world.simulation.asked == []
 
 
-def test_without_an_az_login_azure_is_not_one_of_the_users_accounts(
+def test_without_a_usable_az_login_an_azure_box_is_refused_with_a_hint_at_az_login(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     assert find_account("azure")

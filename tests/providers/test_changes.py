@@ -120,7 +120,9 @@ def test_renting_or_destroying_a_box_is_requested_only_once_when_the_answer_is_l
 
 
 @pytest.mark.parametrize("simulation", PROVIDERS, indirect=True)
-def test_a_rental_refused_for_too_many_requests_is_retried(simulation: SimulatedAccount) -> None:
+def test_a_rental_refused_with_429_is_requested_again_and_rents_one_box(
+    simulation: SimulatedAccount,
+) -> None:
     account = account_at(simulation)
     account.add_key(PUBLIC)
     offer = cheapest(account)
@@ -160,7 +162,9 @@ def test_a_refused_rental_says_why_and_whether_another_offer_may_succeed(
 
 
 @pytest.mark.parametrize("simulation", ["vast"], indirect=True)
-def test_a_failed_vast_bid_leaves_no_contract_or_warns_of_it(simulation: SimulatedAccount) -> None:
+def test_the_contract_of_a_failed_vast_bid_is_destroyed_or_named_in_the_error_if_that_fails(
+    simulation: SimulatedAccount,
+) -> None:
     account = account_at(simulation)
     simulation.offers = [
         SimulatedOffer("11", fate="failed bid"),
@@ -180,7 +184,7 @@ def test_a_failed_vast_bid_leaves_no_contract_or_warns_of_it(simulation: Simulat
 
 
 @pytest.mark.parametrize("simulation", ["vast"], indirect=True)
-def test_at_a_vast_team_account_the_ssh_key_is_added_to_the_rented_box_itself(
+def test_with_a_vast_team_account_the_ssh_key_is_added_to_the_rented_box_and_not_to_the_account(
     simulation: SimulatedAccount,
 ) -> None:
     simulation.is_team = True
@@ -192,7 +196,9 @@ def test_at_a_vast_team_account_the_ssh_key_is_added_to_the_rented_box_itself(
 
 
 @pytest.mark.parametrize("simulation", ["vast"], indirect=True)
-def test_a_rented_box_is_reported_though_its_key_is_refused(simulation: SimulatedAccount) -> None:
+def test_the_id_of_a_rented_box_is_returned_though_the_api_refuses_the_next_request(
+    simulation: SimulatedAccount,
+) -> None:
     """Once a box is rented, no error may say that nothing was done."""
     account = account_at(simulation)
     offer = cheapest(account)
@@ -308,7 +314,9 @@ def test_renting_at_an_unreachable_provider_rents_nothing(monkeypatch: pytest.Mo
         (RentOrder(max_price=0.49), "$0.01 an hour too expensive"),
     ],
 )
-def test_an_offer_says_which_requirement_it_does_not_meet(order: RentOrder, missed: str) -> None:
+def test_an_offer_names_the_profile_key_of_each_requirement_that_it_does_not_meet(
+    order: RentOrder, missed: str
+) -> None:
     offer = Offer("vast", "1", "RTX 4090", 1, 0.5, None, 24, "12.4", region="Texas, US")
     offer = Offer(**{**vars(offer), "disk_gb": 100})
     assert offer.misses(order) == ([missed] if missed else [])

@@ -106,7 +106,7 @@ def test_a_half_made_cloud_box_that_can_not_be_deleted_at_once_is_deleted_by_a_l
     ],
     indirect=["world"],
 )
-def test_no_second_cloud_box_is_rented_while_the_first_rental_is_unfinished_or_unreadable(
+def test_a_cloud_rental_whose_progress_is_slow_or_unreadable_still_gives_the_one_box_it_created(
     world: RentingWorld, goes_on: str, asks: str
 ) -> None:
     """Its answer named the box."""
@@ -145,7 +145,7 @@ def test_no_second_cloud_box_is_rented_while_the_first_rental_is_unfinished_or_u
     ],
     indirect=["world"],
 )
-def test_cloud_offers_beyond_a_quota_are_left_out_and_say_which_quota(
+def test_up_leaves_out_cloud_offers_beyond_a_quota_and_its_hint_names_that_quota(
     world: RentingWorld, quotas: dict[str, float], order: RentOrder, said: str
 ) -> None:
     world.simulation.quotas = quotas
@@ -200,7 +200,7 @@ _USAGES = f"/subscriptions/{SUBSCRIPTION}/providers/Microsoft.Compute/locations/
     ],
     indirect=["world"],
 )
-def test_cloud_offers_are_shown_when_the_quotas_may_not_be_read(
+def test_all_cloud_offers_are_shown_if_the_user_may_not_read_the_quotas(
     world: RentingWorld, quotas: dict[str, float], faults: dict[str, Any], count: int
 ) -> None:
     """A launch says what they refuse."""
@@ -239,7 +239,7 @@ _422 = 422, {"title": "Unprocessable", "status": 422, "detail": "no such field"}
     ],
     indirect=["world"],
 )
-def test_up_tries_no_other_offer_after_a_refusal_that_holds_for_all(
+def test_up_stops_after_one_refusal_that_every_other_offer_would_also_get(
     world: RentingWorld, changed: Callable[[RentingWorld], None], said: str
 ) -> None:
     changed(world)

@@ -55,7 +55,9 @@ def used(host: str, *, seen: float) -> None:
     save_box(KnownBox(name, host, created=1.0, seen=seen))
 
 
-def test_a_runpod_cluster_is_one_order_with_a_record_for_each_box(world: RentingWorld) -> None:
+def test_a_runpod_cluster_is_rented_by_one_request_and_each_of_its_boxes_gets_a_rental_record(
+    world: RentingWorld,
+) -> None:
     box, host = world.up(order=ORDER)
     assert (host, orders(world), world.simulation.rented) == ("runpod:9001", 1, ["9001", "9002"])
     first, second = sorted(rental.all_rentals(), key=lambda each: each.asked)
@@ -95,7 +97,9 @@ def test_a_whole_cluster_is_given_back_when_its_first_box_is_bad(world: RentingW
 
 
 @pytest.mark.parametrize("fault", ["cut after", "500 after", "nonsense after"])
-def test_a_cluster_ordered_without_answer_is_found_later(world: RentingWorld, fault: str) -> None:
+def test_up_uses_the_cluster_whose_order_got_no_answer_and_orders_no_second(
+    world: RentingWorld, fault: str
+) -> None:
     world.simulation.fault_on = {f"POST {CLUSTERS}": fault}
     box, _ = world.up(order=ORDER)
     assert (box.box_id in ("9001", "9002"), orders(world)) == (True, 1)
@@ -115,7 +119,7 @@ def test_no_second_cluster_is_ordered_when_the_pods_of_the_first_can_not_be_read
 @pytest.mark.sampled
 @pytest.mark.parametrize("number", range(12))
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_at_any_call_leaves_at_most_one_cluster_with_all_boxes_recorded(
+def test_a_fault_at_any_api_request_of_up_leaves_one_cluster_with_a_record_of_each_box(
     world: RentingWorld, fault: str, number: int
 ) -> None:
     world.simulation.faults_at = {number: fault}
@@ -152,7 +156,9 @@ def test_a_cluster_without_pods_yet_is_listed_and_never_ordered_again(
     assert (orders(world), len(states())) == (1, 2)
 
 
-def test_a_cluster_of_fewer_boxes_than_ordered_is_refused(world: RentingWorld) -> None:
+def test_a_cluster_with_fewer_boxes_than_ordered_is_an_error_that_prints_the_down_command(
+    world: RentingWorld,
+) -> None:
     world.simulation.offers[0].fate = "short"
     _, host = world.up(order=ORDER)
     with pytest.raises(NoOfferError, match="the cluster c9001 has 1 boxes, not 2") as refused:
@@ -239,7 +245,9 @@ def test_no_second_cluster_is_ordered_if_the_key_can_not_list_clusters(world: Re
     assert len(account_of(world).boxes()) == 2
 
 
-def test_all_boxes_of_an_unfinished_cluster_count_against_max_dollars(world: RentingWorld) -> None:
+def test_up_counts_the_lease_of_each_box_of_an_unfinished_cluster_toward_max_dollars(
+    world: RentingWorld,
+) -> None:
     hours = dataclasses.replace(ORDER, lease_hours=10)
     caps = MoneyCaps(max_dollars=7.0)
     interrupted(world, order=hours, caps=caps)
@@ -271,7 +279,9 @@ def test_up_names_a_cluster_whose_pods_never_start_and_the_down_command(
     assert "boxstrap down --host runpod:c9001 --discard" in error.value.hint
 
 
-def test_up_without_a_count_uses_a_good_box_of_a_cluster_again(world: RentingWorld) -> None:
+def test_up_without_a_count_uses_the_running_box_of_a_cluster_though_another_still_starts(
+    world: RentingWorld,
+) -> None:
     _, host = world.up(order=ORDER)
     world.simulation.boxes[-1].becomes = None
     world.simulation.boxes[-1].state = "starting"
@@ -305,7 +315,9 @@ def test_up_keeps_a_cluster_with_a_box_in_use_if_another_never_starts(world: Ren
     assert (world.simulation.destroyed, set(states().values())) == ([], {RentalState.RENTED})
 
 
-def test_up_keeps_a_cluster_to_be_destroyed_if_a_box_was_used_since(world: RentingWorld) -> None:
+def test_up_uses_a_cluster_again_that_was_to_be_destroyed_if_someone_used_a_box_of_it_since(
+    world: RentingWorld,
+) -> None:
     _, host = world.up(order=ORDER)
     second = rental.of_host("runpod:9002")
     assert second
@@ -348,7 +360,7 @@ def test_up_refuses_a_cluster_whose_boxes_together_exceed_max_dollars(world: Ren
         (RentalState.LEAVING, -5.0, True, False),  # somebody came since
     ],
 )
-def test_a_box_keeps_its_cluster_from_being_destroyed_unless_unused_or_being_destroyed(
+def test_a_cluster_is_not_destroyed_while_one_of_its_boxes_is_in_use_and_not_itself_being_destroyed(
     state: RentalState, seen: float, ready: bool, may_go: bool
 ) -> None:
     now = time.time()
@@ -370,7 +382,7 @@ def test_a_box_keeps_its_cluster_from_being_destroyed_unless_unused_or_being_des
     ]
 
 
-def test_down_of_a_box_waits_only_for_the_other_boxes_of_its_cluster() -> None:
+def test_down_of_several_boxes_lets_each_box_wait_only_for_boxes_of_the_same_cluster() -> None:
     boxes = {
         each: RentedBox("runpod", each, "", RentedState.RUNNING, cluster=each[0])
         for each in ("a1", "a2", "b1", "b2", "b3")
@@ -419,19 +431,19 @@ def give_back_at_once(boxes: Sequence[tuple[RentedBox, list[RentedBox]]]) -> dic
     return goes
 
 
-def test_down_of_all_boxes_of_a_cluster_at_once_gives_each_of_them_back() -> None:
+def test_down_that_names_every_box_of_a_cluster_destroys_each_of_them() -> None:
     a, b, c = (RentedBox("runpod", each, "", RentedState.RUNNING, cluster="k") for each in "abc")
     for _ in range(100):
         goes = give_back_at_once([(a, [b, c]), (b, [a, c]), (c, [a, b])])
         assert goes == {"a": True, "b": True, "c": True}
 
 
-def test_down_destroys_no_cluster_whose_boxes_list_different_members() -> None:
+def test_down_destroys_no_cluster_if_its_boxes_disagree_about_which_boxes_belong_to_it() -> None:
     a, b, c = (RentedBox("runpod", each, "", RentedState.RUNNING, cluster="k") for each in "abc")
     assert give_back_at_once([(a, [b]), (b, [a, c])])["b"] is False
 
 
-def test_down_of_many_boxes_destroys_all_boxes_of_a_cluster_or_none() -> None:
+def test_down_of_more_boxes_than_work_at_once_destroys_all_or_no_boxes_of_each_cluster() -> None:
     every = [
         RentedBox("runpod", f"{name}{at}", "", RentedState.RUNNING, cluster=name)
         for at in range(AT_ONCE)

@@ -215,7 +215,7 @@ def test_down_of_a_cluster_also_ends_its_box_that_was_never_used(pair: Pair) -> 
     assert kept["state"] == "ended"
 
 
-def test_down_ends_a_cluster_without_pods_by_its_own_id(pair: Pair) -> None:
+def test_down_with_the_id_of_a_runpod_cluster_without_pods_deletes_that_cluster(pair: Pair) -> None:
     pair.pods.boxes = pair.pods.boxes[2:]
     pair.pods.clusters = [SimulatedCluster("c7", "boxstrap-0123456789ab")]
     listed_too = pair.user.run("boxes", "--all").must(0).out
@@ -253,7 +253,7 @@ def test_down_of_a_box_rented_from_here_notes_its_end_and_cost_in_the_rental_rec
     assert (kept["state"], kept["spent"]) == ("ended", pytest.approx(1.0, abs=0.1))
 
 
-def test_down_by_ssh_address_destroys_only_when_the_account_confirms_the_boxs_id(
+def test_down_by_ssh_address_destroys_a_box_only_if_its_account_has_that_box_id_at_that_address(
     user: User, accounts: dict[str, SimulatedAccount], there: LoopbackBox
 ) -> None:
     pods = accounts["runpod"]
@@ -297,7 +297,7 @@ def test_down_by_ssh_address_destroys_only_when_the_account_confirms_the_boxs_id
     assert (pods.destroyed, listed(pods)) == (["pod-a"], ["victim"])
 
 
-def test_down_without_an_api_key_is_refused_and_a_box_of_no_account_keeps_running(
+def test_down_exits_with_2_without_an_api_key_and_leaves_a_box_of_no_provider_running(
     user: User, accounts: dict[str, SimulatedAccount], there: LoopbackBox
 ) -> None:
     accounts["runpod"].boxes = [pod(there)]
@@ -342,7 +342,7 @@ def test_down_of_an_unreachable_box_needs_discard_and_says_if_the_box_is_gone(
     assert pods.destroyed == ["pod-a"]
 
 
-def test_two_downs_at_once_destroy_the_box_once_and_keep_one_record(
+def test_two_downs_of_one_box_at_once_destroy_it_once_and_save_one_record_of_its_end(
     user: User, accounts: dict[str, SimulatedAccount], there: LoopbackBox
 ) -> None:
     pods = accounts["runpod"]
@@ -477,7 +477,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("hurried")
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("fault", FAULTS)
-def test_down_reports_a_box_as_destroyed_only_if_it_is_whichever_account_call_fails(
+def test_down_never_reports_a_box_as_destroyed_that_is_not_whichever_api_request_fails(
     fault: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A fault at each of the first calls: only this box may go, and no success is false."""

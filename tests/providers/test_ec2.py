@@ -68,7 +68,9 @@ def test_a_second_ec2_order_under_the_same_name_rents_no_second_box(world: Renti
     assert world.simulation.rented == [box_id]
 
 
-def test_ec2_offers_are_of_the_region_or_zone_that_the_order_names(world: RentingWorld) -> None:
+def test_ec2_offers_are_only_from_the_region_or_zone_that_the_profile_names(
+    world: RentingWorld,
+) -> None:
     account = world.account
     world.simulation.offers += offers_at("ec2", "us-east-1b")
     for region, count in {"us-east-1": 8, "us-east-1b": 4, "": 8}.items():
@@ -131,7 +133,7 @@ def test_up_takes_the_next_ec2_spot_offer_when_the_bid_fails(world: RentingWorld
     assert box.machine == "g5.xlarge/us-east-1a"
 
 
-def test_up_gives_up_for_good_when_ec2_refuses_every_offer_for_a_quota(
+def test_up_does_not_wait_for_later_offers_if_ec2_refuses_all_because_of_a_quota(
     world: RentingWorld,
 ) -> None:
     world.simulation.quotas = {"g": 0}
@@ -142,7 +144,7 @@ def test_up_gives_up_for_good_when_ec2_refuses_every_offer_for_a_quota(
     assert refused.value.is_final  # nor is it waited for
 
 
-def test_an_ec2_id_without_a_region_means_the_same_region_whatever_aws_region_says(
+def test_an_ec2_box_rented_in_the_default_region_is_found_and_destroyed_after_aws_region_changed(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise a box would seem gone to a user who works in another region since."""
@@ -231,7 +233,7 @@ def test_an_ec2_security_group_that_the_user_filled_is_named_and_left_unchanged(
     assert len(our_group(world).ingress_rules) == 1
 
 
-def test_an_ec2_security_group_that_another_process_made_just_now_is_used(
+def test_up_uses_the_ec2_security_group_that_another_process_made_at_the_same_moment(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.rent()
@@ -253,7 +255,7 @@ def test_an_ec2_security_group_that_another_process_made_just_now_is_used(
         assert world.up(another=True)[1]
 
 
-def test_variable_boxstrap_let_in_opens_the_ec2_security_group_to_its_range_alone(
+def test_with_boxstrap_let_in_set_the_ec2_security_group_admits_ssh_from_that_range_alone(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BOXSTRAP_LET_IN", "198.51.100.0/24")
@@ -476,14 +478,14 @@ def test_a_rental_record_without_a_spot_field_is_read_as_not_spot(world: Renting
     assert KEY not in file.read_text()
 
 
-def test_ec2_spot_instances_of_p5_have_a_quota_of_their_own() -> None:
+def test_the_quota_named_for_ec2_spot_p5_instances_is_not_that_of_other_spot_instances() -> None:
     names = {("p5.4xlarge", True): "L-C4BD4855", ("p4d.24xlarge", True): "L-7212CCBC"}
     names |= {("p5.48xlarge", False): "L-417A185B", ("p4d.24xlarge", False): "L-417A185B"}
     for (kind, is_spot), code in names.items():
         assert quota_name(kind, is_spot=is_spot).startswith(f"{code} (")
 
 
-def test_an_unknown_aws_error_leaves_open_whether_the_box_was_rented() -> None:
+def test_an_unknown_aws_error_while_renting_is_reported_as_perhaps_rented() -> None:
     api = aws_api.AwsApi("ec2", "AWS_PROFILE", lambda _: None)
     said = {"Code": "NoSuchKey", "ResponseMetadata": {"HTTPStatusCode": 404}}
     assert isinstance(api._error_of(said, "run_instances"), UndecidedError)

@@ -106,7 +106,9 @@ def test_google_cloud_spot_is_rented_in_its_cheapest_zone(world: RentingWorld) -
     assert world.account.box(box.box_id) is None
 
 
-def test_a_restarted_google_cloud_box_gets_a_new_end_at_its_provider(world: RentingWorld) -> None:
+def test_a_restarted_google_cloud_box_ends_by_itself_one_full_lease_after_its_restart(
+    world: RentingWorld,
+) -> None:
     box, _ = world.up(order=RentOrder(lease_hours=5, max_price=1.5))
     limit = 5 * 3600 + AFTER_LEASE_S
     rented = find_rented(box.host)
@@ -266,7 +268,7 @@ def test_only_google_cloud_boxes_with_the_boxstrap_label_are_listed(world: Renti
     assert account.find_mark(f"{OTHER}0") == []
 
 
-def test_a_list_of_google_cloud_boxes_names_a_zone_that_is_down_and_others_still_work(
+def test_with_a_google_cloud_zone_down_the_list_says_so_and_boxes_in_other_zones_can_be_destroyed(
     world: RentingWorld,
 ) -> None:
     box, _ = world.up()
@@ -332,7 +334,7 @@ def test_google_cloud_offers_only_whole_gpus_with_a_known_price(world: RentingWo
         ("USER_PROJECT_DENIED", "may not use project", "What your credentials must be allowed"),
     ],
 )
-def test_a_google_cloud_refusal_says_its_cause_and_does_not_advise_a_new_login(
+def test_a_google_cloud_403_is_reported_with_googles_words_and_without_advice_to_log_in_again(
     world: RentingWorld, exact: str, said: str, advice: str
 ) -> None:
     told = google_error(403, "forbidden", said, exact)
@@ -348,7 +350,7 @@ def test_a_google_cloud_refusal_says_its_cause_and_does_not_advise_a_new_login(
     ("constraint", "asked"), [("compute.vmExternalIpAccess", 1), ("gcp.resourceLocations", 4)]
 )
 @pytest.mark.parametrize("in_operation", [False, True])
-def test_up_at_google_cloud_stops_at_a_policy_refusal_unless_that_is_about_zones(
+def test_up_at_google_cloud_tries_another_zone_after_a_policy_refusal_only_if_that_is_about_zones(
     world: RentingWorld, constraint: str, asked: int, in_operation: bool
 ) -> None:
     google = world.simulation.own
@@ -392,7 +394,7 @@ def test_a_google_cloud_token_is_renewed_once_it_has_expired(world: RentingWorld
 
 
 @pytest.mark.parametrize("error", [TypeError, AttributeError, KeyError])
-def test_a_malformed_answer_of_googles_token_server_is_a_refused_key(
+def test_a_malformed_answer_of_googles_token_server_is_reported_as_a_refused_login(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
 ) -> None:
     account = world.account

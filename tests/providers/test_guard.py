@@ -140,7 +140,7 @@ def counts(there: LoopbackBox, over: str, *, is_there: bool = True, **limits: li
     )
 
 
-def test_guard_ends_a_box_as_idle_only_if_its_live_monitor_says_so(
+def test_guard_ends_a_box_for_idleness_only_if_the_running_monitor_on_the_box_reports_that(
     user: User, account: SimulatedAccount, there: LoopbackBox
 ) -> None:
     lease = {"seconds": 9 * HOUR, "set": time.time() - HOUR, "extended": 0.0, "held": "no-key"}
@@ -178,7 +178,7 @@ def test_guard_ends_a_box_as_idle_only_if_its_live_monitor_says_so(
     assert account.boxes[0].state == "running"
 
 
-def test_guard_ends_a_box_past_its_lease_only_if_the_box_does_not_hold_its_lease(
+def test_guard_stops_a_box_past_its_lease_only_if_the_box_does_not_enforce_it_itself(
     user: User, account: SimulatedAccount, there: LoopbackBox
 ) -> None:
     set_lease(user, seconds=HOUR, set=time.time() - 3 * HOUR, extended=0.0, held="yes")
@@ -272,7 +272,7 @@ def test_guard_destroys_a_lambda_box_with_unsaved_results_after_it_tried_to_fetc
             assert all(str(one) in ended.says for one in unsafe)
 
 
-def test_guard_knows_from_the_workdir_whether_a_stop_would_wipe_a_runpod_box() -> None:
+def test_guard_expects_a_stop_to_wipe_a_runpod_box_whose_workdir_is_outside_workspace() -> None:
     """By what is recorded here, without asking the box's monitor."""
     runpod = PROVIDERS["runpod"](ApiKey(KEY, "the test"))
     for workdir, held, wipes in (
@@ -420,7 +420,7 @@ def full_disk(*_: object) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_guard_after_a_sleep_counts_only_the_time_of_its_own_tries_to_end_a_box() -> None:
+def test_guard_counts_the_time_between_its_own_tries_to_end_a_box_but_not_a_sleep() -> None:
     known = KnownBox("box", "lambda:a1", created=5.0, lease={"set": 1e9})
     save_box(known)
     rented: Any = SimpleNamespace(since=None, price=None)
@@ -432,7 +432,7 @@ def test_guard_after_a_sleep_counts_only_the_time_of_its_own_tries_to_end_a_box(
     assert over == [0.0, 0.0, 300.0, 900.0, 1200.0, 1500.0]
 
 
-def test_guard_does_not_count_the_time_in_which_a_box_was_stopped(
+def test_guard_does_not_count_time_in_which_a_box_was_stopped_toward_its_lease_of_hours(
     user: User, account: SimulatedAccount
 ) -> None:
     set_lease(user, seconds=4 * HOUR, set=time.time() - 3 * HOUR, extended=0.0, held="no-key")
@@ -458,7 +458,9 @@ def test_guard_does_not_count_the_time_in_which_a_box_was_stopped(
         assert spent(said, "8.00") == pytest.approx(7.0, abs=0.1)
 
 
-def test_guard_ends_no_box_whose_account_is_failing(user: User, account: SimulatedAccount) -> None:
+def test_guard_stops_no_box_while_its_account_answers_with_errors_and_exits_with_3(
+    user: User, account: SimulatedAccount
+) -> None:
     set_lease(user, dollars=1.0, set=time.time() - 3 * HOUR, extended=0.0, held="no-key")
     account.faults = [(500, {})] * 5
     said = user.run("guard", "--once").must(3)
@@ -504,7 +506,7 @@ def test_guard_without_once_says_which_cron_line_to_add(user: User) -> None:
     assert "* * * *" in user.run("guard").must(2).err
 
 
-def test_guard_says_that_lease_dollars_are_not_counted_when_no_price_is_known() -> None:
+def test_guard_says_that_the_dollars_of_a_lease_are_not_counted_if_the_price_is_unknown() -> None:
     """So it is at Paperspace where the unit of its rate is unknown, and only a guard holds it."""
     terms = LeaseTerms(dollars=3.0, seconds=7200.0)
     assert "its dollars are not counted" in guard_module.describe_left(terms, LeaseState(), "")
@@ -516,7 +518,7 @@ def test_guard_says_that_lease_dollars_are_not_counted_when_no_price_is_known() 
         assert "not counted" not in guard_module.describe_left(known, told, "")
 
 
-def test_guard_names_boxes_that_it_can_not_end_or_that_down_is_destroying(
+def test_guard_exits_with_3_naming_boxes_of_unknown_id_and_leaves_a_box_that_down_is_destroying(
     user: User, account: SimulatedAccount
 ) -> None:
     set_lease(user, seconds=HOUR, set=time.time() - 3 * HOUR, extended=0.0, held="no-key")
@@ -541,7 +543,9 @@ def test_guard_names_boxes_that_it_can_not_end_or_that_down_is_destroying(
     assert account.changed == ["PUT /api/v0/instances/1000/"]
 
 
-def test_guard_ends_no_box_by_its_own_clock_if_the_account_names_no_time() -> None:
+def test_guard_refuses_to_count_a_lease_by_this_machines_clock_if_the_account_sends_no_time() -> (
+    None
+):
     """This machine's clock may be wrong, and would end a box hours too early."""
     account: Any = SimpleNamespace(name="vast", title="Vast.ai", answered_at=None)
     rented = RentedBox("vast", "1", "", RentedState.RUNNING)

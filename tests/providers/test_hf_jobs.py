@@ -68,7 +68,7 @@ def test_a_hugging_face_job_is_rented_found_by_its_name_and_cancelled(world: Ren
     assert simulation.destroyed == [job]
 
 
-def test_boxstrap_rents_a_hugging_face_job_by_the_request_of_its_library(
+def test_boxstrap_sends_the_same_request_for_a_job_as_the_hugging_face_library(
     simulation: SimulatedAccount, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent = list[Any]()
@@ -114,7 +114,9 @@ def test_the_limit_of_a_hugging_face_job_is_half_an_hour_after_its_lease() -> No
     assert limit_s(RentOrder(lease_hours=8, lease_dollars=10.0), 2.0) == 5 * 3600 + AFTER_LEASE_S
 
 
-def test_up_rents_anew_once_a_hugging_face_job_is_past_its_limit(world: RentingWorld) -> None:
+def test_up_rents_another_hugging_face_job_after_the_first_reached_its_time_limit(
+    world: RentingWorld,
+) -> None:
     box, _ = world.up()
     simulation = world.simulation
     (job,) = world.ours
@@ -129,7 +131,9 @@ def test_up_rents_anew_once_a_hugging_face_job_is_past_its_limit(world: RentingW
     assert simulation.destroyed == []
 
 
-def test_a_hugging_face_job_without_ssh_has_no_address(simulation: SimulatedAccount) -> None:
+def test_a_hugging_face_job_without_ssh_is_refused_as_unreachable_with_that_reason(
+    simulation: SimulatedAccount,
+) -> None:
     boxes = simulation.boxes
     boxes[0].order = {"timeoutSeconds": 10**6}
     boxes[1].user = "-oProxyCommand=x y"
@@ -152,7 +156,7 @@ def test_a_hugging_face_job_without_ssh_has_no_address(simulation: SimulatedAcco
         {"createdAt": {"a": 1}},
     ],
 )
-def test_a_hugging_face_job_with_a_malformed_value_is_treated_as_no_answer(
+def test_a_list_of_hugging_face_jobs_with_a_malformed_value_is_an_unreachable_error(
     simulation: SimulatedAccount, said: dict[str, object]
 ) -> None:
     account = account_there()
@@ -179,7 +183,7 @@ def test_a_hugging_face_job_with_a_malformed_value_is_treated_as_no_answer(
         {"accelerator": {**ACCELERATOR, "quantity": "9" * 5000}},
     ],
 )
-def test_hugging_face_hardware_with_a_malformed_value_is_treated_as_no_answer(
+def test_a_list_of_hugging_face_hardware_with_a_malformed_value_is_an_unreachable_error(
     simulation: SimulatedAccount, said: dict[str, object]
 ) -> None:
     one = {
@@ -194,7 +198,9 @@ def test_hugging_face_hardware_with_a_malformed_value_is_treated_as_no_answer(
         account_there().catalog(RentOrder())
 
 
-def test_hugging_face_refusals_for_credit_or_plan_are_final(simulation: SimulatedAccount) -> None:
+def test_up_tries_no_other_offer_after_hugging_face_refuses_for_lack_of_credit_or_plan(
+    simulation: SimulatedAccount,
+) -> None:
     account = account_there()
     offer = offers_of([account], RentOrder())[0][0]
     assert account.find_mark(MARK) == []  # so it knows the user's name

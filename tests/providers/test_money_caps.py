@@ -71,7 +71,7 @@ def test_up_with_a_box_name_that_is_taken_or_malformed_rents_nothing(
     assert vast.rented == []
 
 
-def test_up_in_several_processes_at_once_stays_within_max_dollars_together(
+def test_several_up_commands_at_once_together_rent_for_no_more_than_max_dollars(
     request: pytest.FixtureRequest, seeded: random.Random, user: User, vast: SimulatedAccount
 ) -> None:
     """`make chaos` starts fifty. Each is killed once it has rented, as its box has no ssh."""

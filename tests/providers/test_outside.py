@@ -84,7 +84,7 @@ BROKEN = {
 }
 
 
-def test_a_broken_provider_package_is_named_and_breaks_no_other_command(
+def test_up_names_a_broken_provider_package_and_exits_with_2_and_estimate_still_works(
     user: User, site: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(site, tmp_path / "site")

@@ -17,7 +17,9 @@ from tests.providers.renting_world import PUBLIC, RentingWorld
 PROVIDER = "paperspace"
 
 
-def test_a_paperspace_machine_is_created_and_its_price_checked_first(world: RentingWorld) -> None:
+def test_a_paperspace_machine_is_created_switched_off_and_started_only_after_its_price_is_checked(
+    world: RentingWorld,
+) -> None:
     simulation = world.simulation
     box, _ = world.up(order=RentOrder(max_price=1.0, disk_gb=60))
     assert [asked.partition("?")[0] for asked in simulation.changed] == [
@@ -56,7 +58,9 @@ def test_a_paperspace_machine_whose_rate_is_not_dollars_an_hour_is_never_started
     assert "That cost about $0.00" in error.value.hint
 
 
-def test_a_paperspace_machine_with_a_rate_of_unknown_unit_has_no_price(world: RentingWorld) -> None:
+def test_a_paperspace_machine_whose_rate_is_not_its_list_price_is_listed_without_a_price(
+    world: RentingWorld,
+) -> None:
     account = world.account
     world.simulation.boxes += [SimulatedBox("ps1", price=0.9), SimulatedBox("ps2", price=76.0)]
     world.simulation.boxes[-1].order["machineType"] = "A4000"
@@ -82,7 +86,9 @@ def test_up_gives_back_a_paperspace_machine_that_costs_more_running(world: Renti
     assert ended.spent > 0
 
 
-def test_a_refused_start_of_a_paperspace_machine_is_tried_once_more(world: RentingWorld) -> None:
+def test_up_destroys_a_paperspace_machine_whose_start_is_refused_twice_and_rents_the_next(
+    world: RentingWorld,
+) -> None:
     simulation = world.simulation
     simulation.offers[0].wakes = "refused"
     simulation.log = "no capacity in NY2"

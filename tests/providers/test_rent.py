@@ -104,7 +104,7 @@ def test_up_gives_back_a_bad_box_only_if_this_up_rented_that_box(world: RentingW
     assert [one.id for one in world.ours] == [box.box_id]
 
 
-def test_a_box_that_up_may_have_failed_to_give_back_is_listed_until_down_destroys_it(
+def test_a_box_whose_destruction_by_up_got_no_answer_is_listed_until_down_destroys_that_box(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(teardown, "PATIENCE_S", 0.2)
@@ -171,7 +171,9 @@ def test_up_stops_trying_other_boxes_once_the_limit_of_money_is_spent(world: Ren
 
 @pytest.mark.parametrize("fault", ["500 after", "cut after", "nonsense after"])
 @pytest.mark.parametrize("world", PROVIDERS_THAT_RENT, indirect=True)
-def test_a_rental_with_a_lost_answer_is_found_by_its_name(world: RentingWorld, fault: str) -> None:
+def test_up_finds_the_box_of_a_rental_without_answer_by_its_name_and_rents_no_second(
+    world: RentingWorld, fault: str
+) -> None:
     world.simulation.fault_on = {CREATES[world.simulation.provider]: fault}
     box, _ = world.up()
     assert len(world.simulation.rented) == 1
@@ -261,7 +263,7 @@ def test_up_skips_offers_that_are_gone_and_stops_without_credit(world: RentingWo
         ((False, False), "will be refused again", True),
     ],
 )
-def test_advice_after_refused_offers_depends_on_whether_refusals_are_temporary(
+def test_up_advises_to_try_again_later_only_if_a_refusal_of_an_offer_is_temporary(
     may_pass: tuple[bool | None, ...], advice: str, is_final: bool
 ) -> None:
     refusals = [NoOfferError("no") for _ in may_pass]
@@ -273,7 +275,9 @@ def test_advice_after_refused_offers_depends_on_whether_refusals_are_temporary(
 
 
 @pytest.mark.parametrize("provider", PROVIDERS.values(), ids=PROVIDERS)
-def test_no_refusal_of_a_provider_is_final_and_temporary(provider: type[CloudAccount]) -> None:
+def test_no_provider_has_a_refusal_marked_as_both_final_and_temporary(
+    provider: type[CloudAccount],
+) -> None:
     """What is final says why, or the API's own words do; what passes is never final."""
     assert any(each.may_pass for each in provider.refusals.values())
     for word, known in provider.refusals.items():
@@ -281,7 +285,9 @@ def test_no_refusal_of_a_provider_is_final_and_temporary(provider: type[CloudAcc
         assert not known.means.endswith("."), word
 
 
-def test_up_without_max_price_asks_before_renting_and_obeys_a_no(world: RentingWorld) -> None:
+def test_up_without_max_price_asks_before_each_rental_and_rents_nothing_after_a_no(
+    world: RentingWorld,
+) -> None:
     for offer in world.simulation.offers[:2]:
         offer.fate = "dies"
     world.up(order=RentOrder())
@@ -365,7 +371,9 @@ def test_two_up_commands_at_once_rent_one_box(world: RentingWorld) -> None:
     assert world.simulation.rented == ["9001"]
 
 
-def test_two_ups_that_wait_for_a_box_that_never_starts_rent_one_other(world: RentingWorld) -> None:
+def test_two_up_commands_that_wait_for_the_same_box_that_never_starts_rent_one_replacement(
+    world: RentingWorld,
+) -> None:
     """The first gives it back and rents another; the second notices, and rents nothing."""
     world.simulation.offers[0].fate = "stuck"
     sleep, others = world.sleep, list[str]()
@@ -383,7 +391,9 @@ def test_two_ups_that_wait_for_a_box_that_never_starts_rent_one_other(world: Ren
     assert [box.id for box in world.ours] == ["9002"]
 
 
-def test_a_box_given_back_by_down_during_up_stays_ended_in_its_record(world: RentingWorld) -> None:
+def test_the_rental_record_of_a_box_that_down_destroyed_during_up_says_ended(
+    world: RentingWorld,
+) -> None:
     """`down` in another terminal, during a setup."""
 
     def ended(host: str) -> str:
@@ -410,7 +420,9 @@ def test_up_does_not_call_a_box_running_that_down_destroyed_meanwhile(world: Ren
     assert [each.state.value for each in rental.all_rentals()].count("ended") == 2
 
 
-def test_up_uses_a_box_again_whose_destruction_failed_long_ago(world: RentingWorld) -> None:
+def test_up_uses_a_box_again_that_it_failed_to_destroy_long_ago_and_does_not_destroy_it(
+    world: RentingWorld,
+) -> None:
     """Its end could not be requested; somebody may have used it since by their own ssh."""
     box, _ = world.up()
     rental.note_leaving(box.host, world.simulation.clock.now)
@@ -420,7 +432,9 @@ def test_up_uses_a_box_again_whose_destruction_failed_long_ago(world: RentingWor
     assert world.simulation.destroyed == []
 
 
-def test_up_does_not_touch_a_box_id_that_now_belongs_to_another_rental(world: RentingWorld) -> None:
+def test_up_neither_uses_nor_destroys_a_box_whose_id_the_provider_gave_to_another_rental(
+    world: RentingWorld,
+) -> None:
     box, _ = world.up()
     world.ours[0].label = rental.new_mark()
     with pytest.raises(UnreachableError, match="gave that id to another rental"):
@@ -484,7 +498,7 @@ def test_up_keeps_a_box_it_was_to_give_back_if_somebody_used_the_box_since(
     world.most_at_once = 0  # the box of another repository counts as ours too
 
 
-def test_an_unreadable_rental_record_is_kept_until_every_account_was_read(
+def test_an_unreadable_rental_record_is_not_deleted_before_every_account_listed_its_boxes(
     world: RentingWorld,
 ) -> None:
     lost = rental.Rental("boxstrap-0123456789ab", "", asked=0.0)

@@ -15,7 +15,7 @@ ON_A_FAKE_BOX = 3.8
 """Runs for each try of `--tries`; `make chaos` has 50 tries."""
 
 
-def test_up_and_down_with_random_faults_lose_no_box_and_rent_or_destroy_none_wrongly(
+def test_random_sequences_of_up_and_down_with_faults_leave_no_box_unrecorded_or_wrongly_destroyed(
     request: pytest.FixtureRequest, seeded: random.Random, tmp_path: Path
 ) -> None:
     tries = request.config.getoption("tries")

@@ -54,7 +54,7 @@ def test_a_403_of_a_proxy_before_a_providers_api_is_retried_and_not_read_as_a_re
 
 
 @every_rest_api
-def test_a_request_to_a_provider_is_repeated_after_retry_after_unless_that_is_an_hour(
+def test_a_429_of_a_provider_is_retried_after_its_retry_after_but_not_if_that_is_an_hour(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paused = list[float]()
@@ -77,7 +77,9 @@ def test_a_request_to_a_provider_is_repeated_after_retry_after_unless_that_is_an
         account.boxes()
 
 
-def test_a_far_too_slow_answer_of_a_provider_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_far_too_slow_answer_of_a_provider_ends_at_a_time_limit_as_unreachable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     over = threading.Event()
 
     def trickle(line: socket.socket) -> None:
@@ -148,7 +150,9 @@ def test_up_rents_no_runpod_machine_with_a_driver_too_old_for_the_image(
 
 
 @vast
-def test_up_at_vast_rents_by_cuda_version_cpu_type_and_secure_host(world: RentingWorld) -> None:
+def test_up_at_vast_skips_offers_of_too_old_cuda_another_cpu_type_or_no_secure_host(
+    world: RentingWorld,
+) -> None:
     offers = world.simulation.offers
     offers[0].max_cuda, offers[1].arch = "12.1", "arm64"
     box, _ = world.up(order=RentOrder(min_cuda="12.4", max_price=1.0))
@@ -205,7 +209,9 @@ def test_up_does_not_wait_for_a_vast_box_in_a_state_that_never_becomes_running(
 
 
 @every_renting
-def test_up_gives_a_box_up_after_the_loading_time_of_its_provider(world: RentingWorld) -> None:
+def test_up_says_that_a_box_is_unreachable_after_the_15_to_30_minutes_set_for_its_provider(
+    world: RentingWorld,
+) -> None:
     world.simulation.offers = world.simulation.offers[:1]
     world.simulation.offers[0].fate = "stuck"
     with pytest.raises(NoOfferError) as refused:
@@ -276,7 +282,9 @@ def test_up_tries_another_gpu_type_after_lambda_refused_a_type_in_a_region(
 
 
 @at_lambda
-def test_up_says_how_many_offers_were_refused_or_not_asked_for(world: RentingWorld) -> None:
+def test_up_says_how_many_offers_were_refused_and_how_many_it_did_not_try(
+    world: RentingWorld,
+) -> None:
     world.simulation.offers = [SimulatedOffer(str(n), region="us-1") for n in range(12)]
     world.simulation.offer = lambda _: None  # type: ignore[method-assign]
     with pytest.raises(NoOfferError, match="10 offers were refused, and 2 more were not asked"):
@@ -310,7 +318,9 @@ def test_a_stopped_runpod_pod_is_listed_with_the_price_of_its_volume(world: Rent
     assert seen.price_now() is None
 
 
-def test_up_takes_the_next_offer_after_a_500_of_runpod_says_none_left(world: RentingWorld) -> None:
+def test_up_rents_the_next_offer_if_runpod_answers_500_because_no_machine_is_left(
+    world: RentingWorld,
+) -> None:
     world.simulation.offers[0].fate = "none left"
     box, _ = world.up()
     assert (box.box_id, box.machine) == ("9001", "11/SECURE/us-1")
@@ -377,7 +387,9 @@ def test_up_starts_a_stopped_box_above_max_price_only_if_its_price_is_agreed_to(
 
 @stopping
 @pytest.mark.parametrize("fault", ["cut", "cut after", "500 after", "nonsense after"])
-def test_a_box_start_is_requested_once_if_no_answer_comes(world: RentingWorld, fault: str) -> None:
+def test_up_requests_the_start_of_a_stopped_box_only_once_if_no_answer_comes(
+    world: RentingWorld, fault: str
+) -> None:
     box = stopped_box(world)
     world.simulation.fault_on = {STARTS[world.simulation.provider]: fault}
     before = len(world.simulation.changed)
@@ -449,7 +461,9 @@ def test_up_waits_for_an_offer_within_max_price_and_lets_other_commands_rent_mea
         world.up(wait_s=600.0)
 
 
-def test_up_waits_for_no_offer_once_bad_boxes_used_up_its_money_limit(world: RentingWorld) -> None:
+def test_up_stops_waiting_for_offers_once_boxes_it_gave_back_used_up_its_money_limit(
+    world: RentingWorld,
+) -> None:
     world.simulation.offers = [SimulatedOffer("10", fate="dies", region="us-1")]
     began = world.simulation.clock.now
     with pytest.raises(NoOfferError, match="none of the rented boxes"):
@@ -458,7 +472,9 @@ def test_up_waits_for_no_offer_once_bad_boxes_used_up_its_money_limit(world: Ren
 
 
 @vast
-def test_up_at_vast_filters_by_reliability_network_and_contract_length(world: RentingWorld) -> None:
+def test_up_at_vast_skips_offers_below_the_profiles_reliability_network_speed_or_contract_length(
+    world: RentingWorld,
+) -> None:
     offers = world.simulation.offers
     offers[0].reliability, offers[1].down_mbps, offers[2].hours = 0.9, 100.0, 5.0
     order = RentOrder(max_price=1.0, min_reliability=0.98, min_down_mbps=500, min_hours=12)
@@ -482,7 +498,9 @@ def test_a_lambda_machine_without_a_price_is_no_offer(world: RentingWorld) -> No
 
 
 @vast
-def test_up_without_a_fitting_offer_says_how_many_each_filter_leaves(world: RentingWorld) -> None:
+def test_up_without_a_fitting_offer_says_how_many_offers_each_profile_key_leaves(
+    world: RentingWorld,
+) -> None:
     offers = world.simulation.offers
     offers[0].gpu = "RTX 3060"
     offers[1].hours = 2.0
@@ -522,7 +540,9 @@ def test_up_prints_the_log_of_a_box_that_never_came_up(world: RentingWorld, fate
 
 
 @vast
-def test_boxes_lists_the_end_of_a_vast_contract_and_a_price_increase(world: RentingWorld) -> None:
+def test_boxes_all_says_when_a_vast_contract_ends_and_which_higher_price_its_host_wants(
+    world: RentingWorld,
+) -> None:
     simulation, now = world.simulation, time.time()
     simulation.boxes[0].ends, simulation.boxes[1].ends = now + 3.5 * 3600, now + 90 * 86400
     row = {"contract_id": 72, "new_gpu_costpersec": 0.0002, "old_gpu_costpersec": 0.0001}

@@ -51,7 +51,9 @@ def test_up_dry_run_shows_offers_cheapest_first_and_rents_nothing(
 
 
 @pytest.mark.usefixtures("ssh_key")
-def test_up_without_consent_or_price_prints_the_command(user: User, vast: SimulatedAccount) -> None:
+def test_up_without_consent_or_max_price_exits_with_2_and_prints_the_command_that_gives_it(
+    user: User, vast: SimulatedAccount
+) -> None:
     (user.place / "boxstrap.yaml").write_text(f"{PROFILE}extends: vast\nsecrets: [TOKEN]\n")
     words = ("up", "--json", "--consent", "of-another-list", "--set", "lease.hours=2")
     looked = user.run(*words, "--dry-run").must(0).json()

@@ -100,7 +100,9 @@ def test_the_smoke_test_finds_nothing_wrong_on_a_healthy_gpu(found: dict[str, An
     assert min(found["bandwidth"].values()) > 1e6
 
 
-def test_the_smoke_test_counts_each_wrong_bit_and_row_of_a_result(found: dict[str, Any]) -> None:
+def test_the_smoke_test_reports_how_many_bits_in_memory_and_rows_of_a_product_are_wrong(
+    found: dict[str, Any],
+) -> None:
     assert found["two bits"] == 2
     assert found["other salt"] == 4096
     assert found["wrong rows"] == 2
@@ -142,7 +144,9 @@ class Counted:
 
 
 @pytest.mark.parametrize("gib", [4, 8, 16, 24, 80, 141, 180])
-def test_the_memory_pattern_of_the_smoke_test_fits_gpus_of_4_to_180_gib(gib: int) -> None:
+def test_the_full_smoke_test_fills_most_of_the_memory_of_gpus_of_4_to_180_gib_and_fits_into_it(
+    gib: int,
+) -> None:
     total = gib << 30
     engine = Counted(total, total - (600 << 20))  # what a CUDA context takes
     found = stress.memory(engine, stress.MODES["full"]._replace(rounds=1))

@@ -50,7 +50,9 @@ def smoked(box: stub.NvmlRig, torch_python: Path) -> Smoked:
     return smoke(box, scenario, torch_python, "--device", "cpu", "--limit", "400")
 
 
-def test_a_healthy_gpu_passes_the_smoke_test_beside_sick_ones(smoked: Smoked) -> None:
+def test_a_healthy_gpu_passes_the_smoke_test_though_other_gpus_of_the_box_fail(
+    smoked: Smoked,
+) -> None:
     for check in ("smoke-memory", "smoke-product", "smoke-stable", "smoke-throttling"):
         assert (GPU["none"], "pass") in smoked.rows(check), (check, smoked.verdict, smoked.err)
     healthy = [r for r in smoked.verdict["reasons"] if GPU["none"] in r["gpus"]]
@@ -121,7 +123,7 @@ for line in (["start", {"built for": []}], ["memory"]):
     ],
     ids=["hang", "hang at its start", "crash", "slow disk", "broken python"],
 )
-def test_a_hanging_or_crashing_smoke_test_is_ended_and_named_by_stage(
+def test_a_smoke_test_that_hangs_or_crashes_is_ended_and_the_verdict_names_what_it_was_doing(
     rig: stub.NvmlRig, tmp_path: Path, worker: str, code: str, says: str
 ) -> None:
     lay_programs(tmp_path / "box/current")
@@ -133,7 +135,9 @@ def test_a_hanging_or_crashing_smoke_test_is_ended_and_named_by_stage(
     assert answer.code == (6 if code == "smoke-failed" else 0)
 
 
-def test_the_smoke_test_is_not_applicable_without_torch_or_cupy(rig: stub.NvmlRig) -> None:
+def test_without_torch_or_cupy_the_verdict_lists_the_smoke_test_as_not_applicable(
+    rig: stub.NvmlRig,
+) -> None:
     answer = smoke(rig, RTX4090, rig.python)
     assert (answer.code, answer.reasons()) == (0, [])
     assert answer.rows("smoke") == [(None, "n/a")]

@@ -73,7 +73,9 @@ def test_a_hanging_pair_of_gpus_is_named_with_the_nccl_variable_to_set(try_group
         ("lies", "GPU 2 got 1 wrong sums"),
     ],
 )
-def test_a_pair_of_gpus_with_a_wrong_sum_is_named(try_group: Try, fault: str, says: str) -> None:
+def test_the_smoke_test_names_the_pair_of_gpus_whose_sum_is_wrong_after_a_transfer(
+    try_group: Try, fault: str, says: str
+) -> None:
     smoked = try_group(3, fault)
     assert ("warn", "smoke-p2p", []) in smoked.reasons()
     assert says in smoked.says("smoke-together", None)
