@@ -25,10 +25,14 @@ from .lacking import warn_of_lacking
 from .uv import Uv, call
 
 _READ_ALL = """\
-import glob, os, sys
-[open(file, "rb").read() for path in sys.path for file in glob.glob(path + "/*.dist-info/METADATA")]
+import os, sys
+for folder in filter(os.path.isdir, sys.path):
+  for name in os.listdir(folder):
+    file = os.path.join(folder, name, "METADATA")
+    if name.endswith(".dist-info") and os.path.exists(file): open(file, "rb").read()
 """
-"""Importing importlib.metadata takes four times as long."""
+"""Importing importlib.metadata takes four times as long. Any other module than these might be a
+file of the repository, in whose folder this runs."""
 
 
 class Build:

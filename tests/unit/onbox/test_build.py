@@ -100,6 +100,12 @@ def test_an_environment_is_made_once_and_its_packages_are_noted(place: BuildPlac
     assert place.words() == [f"{install} --reinstall"]
 
 
+def test_packages_are_read_by_no_module_of_the_repository(place: BuildPlace) -> None:
+    """The environment's Python runs in the repository's folder, which it searches first."""
+    place.build({**REQUIRED, "glob.py": "raise SystemExit(3)\n"}).build()
+    assert not (place.notes / "python.building").exists()
+
+
 def test_an_environment_whose_first_build_was_cut_short_is_made_anew(
     place: BuildPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
