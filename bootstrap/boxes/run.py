@@ -180,7 +180,9 @@ class Run(Document):
     attended: bool = False
     """Whether a process on the box waits to start this queued run."""
     can_resume: bool = False
-    """Whether a run that died has a command to resume it (`train.resume`)."""
+    """Whether a run that died has a command to resume it (`train.resume`), and none did."""
+    resumed_by: str = ""
+    """The run that went on from it."""
     begun: int = 0
     """When its command began, after `started` if it was queued; 0 if it never has."""
     over: int = 0
@@ -397,6 +399,7 @@ def parse_run(said: BoxDocument) -> Run | None:
     state, tree = said.text("state"), said.text("tree")
     words = {each: said.text(each) for each in WORDS}
     ended, queue, waits = said.text("ended"), said.text("queue"), said.text("waits_for")
+    by = said.text("resumed_by")
     if state not in STATES or not _NAME.fullmatch(key) or not _NAME.fullmatch(name):
         return None
     return Run(
@@ -416,6 +419,7 @@ def parse_run(said: BoxDocument) -> Run | None:
         queue=queue if _QUEUE.fullmatch(queue) else "",
         attended=said.flag("attended"),
         can_resume=said.flag("can_resume"),
+        resumed_by=by if _NAME.fullmatch(by) else "",
         begun=said.time("begun"),
         over=said.time("over"),
         log_kept=said.count("log_kept") or 0,

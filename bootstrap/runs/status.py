@@ -196,6 +196,8 @@ def _below(row: RunStatus, *, whole: bool) -> list[str]:
         lines += [failure.hint] if failure.hint and whole else []
     if run.uploaded:
         lines.append(run.uploaded.sentence())
+    if run.resumed_by:
+        return [*lines, f"{run.resumed_by} went on from it"]
     if run.interruption and run.is_over and run.begun:
         lines.append(f"to go on on another box: boxstrap up --resume {run.name}")
     if run.can_resume:

@@ -28,6 +28,7 @@ from ..run_folder import (
     MOST_ENDS,
     QUEUED,
     RUNNING,
+    WAITING,
     RunFolder,
     is_in_tree,
     lines_of,
@@ -52,6 +53,8 @@ class BoxRuns:
         self.home = home
         self.runs = [run for run in runs_below(f"{home}/runs") if run.has("command")]
         self.states = {run: run.state() for run in self.runs}
+        begun = (run for run, state in self.states.items() if state != WAITING)
+        self.resumed_by = {run.first("resumes"): os.path.basename(run.path) for run in begun}
 
     @property
     def running(self) -> list[RunFolder]:
@@ -77,9 +80,10 @@ class BoxRuns:
         return [run for *_, run in sorted(found, reverse=True)[:MOST_ENDS]]
 
 
-def run_document(run: RunFolder, state: str) -> dict[str, Any]:
+def run_document(run: RunFolder, state: str, resumed_by: str) -> dict[str, Any]:
     word, _, code = state.partition(" ")
     texts = {name: run.first(file)[:LONGEST] for name, file in _PARTS.items()}
+    texts["resumed_by"] = resumed_by
     tree = os.path.basename(run.first("dir"))
     log, started = run.stat("log"), run.stat("started")
     begun, over = run.stat("pid"), run.stat("exit")
@@ -100,7 +104,7 @@ def run_document(run: RunFolder, state: str) -> dict[str, Any]:
         "over": int(over.st_mtime) if over else 0,
         "tree": tree if "@" in tree else "",
         **({"queue": run.first("queue"), "attended": run.is_attended} if word == QUEUED else {}),
-        "can_resume": word == DIED and run.has("resume"),
+        "can_resume": word == DIED and run.has("resume") and not resumed_by,
         "restarted": not (word == DIED and _since_boot(run)),
     }
 
@@ -226,7 +230,8 @@ def _number(text: str) -> int | None:
 def main() -> None:
     home, key, folder, asked = [*sys.argv[1:], "", "", ""][:4]
     runs = BoxRuns(home)
-    told = [run_document(run, state) for run, state in runs.states.items()]
+    by = runs.resumed_by
+    told = [run_document(run, state, by.get(run.name, "")) for run, state in runs.states.items()]
     told.append(box_document(runs, key, folder))
     more = details(runs, key, json.loads(asked)["redact"]) if asked else ()
     for document in (*told, *more):

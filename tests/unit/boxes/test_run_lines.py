@@ -131,6 +131,8 @@ def test_a_run_that_died_says_whether_the_box_restarted_and_how_to_resume() -> N
     assert "--restart" in hint
     _, hint = lines_of([run("train-1", state="died", can_resume=True)])
     assert "boxstrap run --resume train-1" in hint
+    _, hint = lines_of([run("train-1", state="died", resumed_by="train-2")])
+    assert hint.strip() == "train-2 went on from it"
     assert "was killed, and its runner too" in lines_of([without])[0]
 
 

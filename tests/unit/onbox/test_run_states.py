@@ -67,13 +67,12 @@ def run_of(workdir: Path) -> Path:
 
 
 def probed(workdir: Path) -> Run:
-    """Return the run as this machine reads it from the box's answer."""
+    """Return the first run as this machine reads it from the box's answer."""
     values = dict.fromkeys(
         ("repo_key", "repo_root", "script_id", "hint_names", "hint_files", "details"), ""
     )
     answer = said("sh", build_query("probe", workdir=str(workdir), **values))
-    (run,) = probe.parse_probe(answer.encode()).runs
-    return run
+    return min(probe.parse_probe(answer.encode()).runs, key=lambda run: run.name)
 
 
 @each_case
@@ -119,10 +118,18 @@ WAITS = {
 
 
 @pytest.mark.parametrize("name", ["both were killed"])
-def test_a_died_run_with_a_resume_command_can_be_resumed(workdir: Path) -> None:
+def test_a_died_run_with_a_resume_command_can_be_resumed_once(
+    workdir: Path, processes: Processes
+) -> None:
     assert not probed(workdir).can_resume
     (run_of(workdir) / "resume").write_text("python train.py --resume\n")
     assert probed(workdir).can_resume
+    again = run_of(workdir).with_name("train-2")
+    lay(CASES["made, never begun"], processes, again)
+    (again / "resumes").write_text("homework/train-1\n")
+    assert probed(workdir).can_resume, "it was made, and could not be started"
+    (again / "exit").write_text("0\n")
+    assert (probed(workdir).can_resume, probed(workdir).resumed_by) == (False, "train-2")
 
 
 @pytest.mark.parametrize("name", ["not begun, since another failed"])
