@@ -117,7 +117,8 @@ class Placing:
     def _check_out_whole(self) -> None:
         """Make the tree in a folder beside, then give it its name."""
         tree, usual = self._tree, self._wanted["usual"]
-        if self._wanted["main"] != usual:
+        # As `find_repository` names it. Another name is one that the repository had before.
+        if tree.path == f"{usual}-{tree.key.rpartition('-')[2][:4]}":
             caution("own-folder", f"another repository has {usual}: this one lies in {tree.path}")
         with suppress(OSError):
             os.rmdir(tree.path)
