@@ -407,21 +407,30 @@ class BoxContent:
     are; two runs with results in the same place have the same digest."""
 
 
-def read_content(box: AskedBox) -> BoxContent:
-    """Ask the box, changing nothing on it. Raises LinkLost, NoAnswer."""
-    query = ask("work.made", {}, workdir=box.workdir)
-    return parse_made(stream_script(box.wire, query).whole(), box.wire)
+def ask_content(box: AskedBox) -> AnswerStream:
+    """Ask the box, changing nothing on it; it looks while other things are done. Raises
+    LinkLost."""
+    return stream_script(box.wire, ask("work.made", {}, workdir=box.workdir))
+
+
+def read_content(box: AskedBox, asked: AnswerStream | None = None) -> BoxContent:
+    """Return what the box answers. Raises LinkLost, NoAnswer."""
+    return parse_made((asked or ask_content(box)).whole(), box.wire)
 
 
 _MOST_RISKY, _MOST_OPTIONS = 20, 5
 
 
-def find_at_risk(box: AskedBox, own: str) -> list[tuple[RiskyFolder, ...]]:
-    """Return, of each tree of the repository `own`, what no pull brings, as no profile names it."""
+def find_at_risk(
+    box: AskedBox, own: str, asked: AnswerStream | None = None
+) -> list[tuple[RiskyFolder, ...]]:
+    """Return, of each tree of the repository `own`, what no pull brings, as no profile names it.
+
+    `asked`: the question, where it was asked before; if its answer is lost it is asked again."""
     with contextlib.suppress(LinkLost, NoAnswer, BoxLacksError):  # what it told before holds
-        trees = read_content(box).trees
+        trees = read_content(box, asked).trees
         return [tree.risky for tree in trees if tree.risky and tree.repo_key == own]
-    return []
+    return find_at_risk(box, own) if asked else []
 
 
 def risk_in_words(box: str, risky: Sequence[RiskyFolder]) -> str:

@@ -7,14 +7,14 @@ import hashlib
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from bootstrap.boxes.at_home import find_kept, results_place
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.boxes.receipt import fuller_place, receipt_file, write_receipt
 from bootstrap.boxes.run import Run, as_it_ended, called
-from bootstrap.boxes.trees import find_at_risk, risk_in_words
+from bootstrap.boxes.trees import ask_content, find_at_risk, risk_in_words
 from bootstrap.errors import (
     BoxLacksError,
     BoxstrapError,
@@ -25,6 +25,7 @@ from bootstrap.errors import (
     UsageError,
     write_error,
 )
+from bootstrap.link.exchange import AnswerStream
 from bootstrap.link.reconnecting import Backoff
 from bootstrap.link.target import BoxOptions
 from bootstrap.link.wire import LinkLost, NoAnswer
@@ -88,8 +89,10 @@ def pull_results(options: BoxOptions, screen: Screen, wish: PullOptions) -> None
     UnreachableError.
     """
     with BoxLogin.open(options, screen) as box:
-        brought = _bring(box, screen, wish, _meant(box, wish.run, may_begin=wish.watch))
-        _say_at_risk(box, screen)
+        asked = list[AnswerStream]()
+        run = _meant(box, wish.run, may_begin=wish.watch)
+        brought = _bring(box, screen, wish, run, lambda: asked.append(ask_content(box)))
+        _say_at_risk(box, screen, *asked)
         others = (
             []
             if wish.run
@@ -152,20 +155,26 @@ def pull_several(
         raise type(first)(what, where=first.where, hint="\n".join(hints))
 
 
-def _say_at_risk(box: BoxLogin, screen: Screen) -> None:
-    for risky in find_at_risk(box, box.own):
+def _say_at_risk(box: BoxLogin, screen: Screen, asked: AnswerStream | None = None) -> None:
+    for risky in find_at_risk(box, box.own, asked):
         screen.warn(risk_in_words(box.name, risky))
 
 
-def _bring(box: BoxLogin, screen: Screen, wish: PullOptions, run: Run) -> BroughtRun:
-    """Copy the results of one run, then its log and record."""
+def _bring(
+    box: BoxLogin,
+    screen: Screen,
+    wish: PullOptions,
+    run: Run,
+    beside: Callable[[], None] = lambda: None,
+) -> BroughtRun:
+    """Copy the results of one run, then its log and record. `beside`: see `pull_run`."""
     pulled: Pulled | None = None
     failed: BoxstrapError | None = None
     kept, before = None, find_kept(box.known, run)
     more = run.log_bytes - (before.log_end if before else 0)
     box.ask(lambda asked: asked.expect(more))
     with contextlib.suppress(NoResultsError):
-        pulled = pull_run(box, screen, wish, run)
+        pulled = pull_run(box, screen, wish, run, beside)
     try:
         now = as_it_is_now(box, run) if run.goes_on else run
         kept = bring_home(box, now, wish.most, wish.to)
@@ -174,8 +183,15 @@ def _bring(box: BoxLogin, screen: Screen, wish: PullOptions, run: Run) -> Brough
     return BroughtRun(run, pulled, kept, failed)
 
 
-def pull_run(box: BoxLogin, screen: Screen, wish: PullOptions, run: Run) -> Pulled:
-    """Copy the results of a run that was started.
+def pull_run(
+    box: BoxLogin,
+    screen: Screen,
+    wish: PullOptions,
+    run: Run,
+    beside: Callable[[], None] = lambda: None,
+) -> Pulled:
+    """Copy the results of a run that was started. `beside` is called when all that comes is here,
+    and is yet to be noted.
 
     Raises as `pull_results`; NoResultsError if it has none.
     """
@@ -185,7 +201,7 @@ def pull_run(box: BoxLogin, screen: Screen, wish: PullOptions, run: Run) -> Pull
             place.landing(run.name) as landing,
             PulledRecord(place.record(box.known.folder, run)) as record,
         ):
-            pull = _Pull(box, run, landing, record, screen, wish)
+            pull = _Pull(box, run, landing, record, screen, wish, beside)
             pulled = pull.pull()
             if not pull.fuller_place:
                 note_results(box, run, pulled.manifest, place.path)
@@ -233,8 +249,9 @@ class _Pull:
         record: PulledRecord,
         screen: Screen,
         wish: PullOptions,
+        beside: Callable[[], None] = lambda: None,
     ) -> None:
-        self._began = time.monotonic()
+        self._began, self._beside = time.monotonic(), beside
         self._box, self._run = box, run
         self._landing, self._record, self._screen, self._wish = landing, record, screen, wish
         self._landed: dict[str, str] = {}
@@ -292,7 +309,9 @@ class _Pull:
         manifest: Manifest | None = None
         for done in self._rounds():
             watches = self._wish.watch and self._live and not self._puller.stopped
-            is_over = not watches and self._is_over(done)
+            if is_over := not watches and self._is_over(done):
+                with contextlib.suppress(LinkLost, BoxstrapError):  # then at the end
+                    self._beside()
             if is_over and self._landed:
                 self._syncing = threading.Thread(target=os.sync)
                 self._syncing.start()

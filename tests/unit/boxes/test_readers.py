@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import bootstrap
+from bootstrap.boxes import trees
 from bootstrap.boxes.answers import BoxDocument
 from bootstrap.boxes.at_home import row_of, run_of
 from bootstrap.boxes.disk import parse_low_disk
@@ -26,7 +27,7 @@ from bootstrap.boxes.probe import BoxState, parse_probe, probe
 from bootstrap.boxes.run import STATES, is_name, parse_run
 from bootstrap.boxes.run_details import ask_details, parse_details, results_in_the_way
 from bootstrap.boxes.run_history import SampleLines, ask_history, ask_record
-from bootstrap.boxes.trees import BoxWorkStream, clean_trees, read_content
+from bootstrap.boxes.trees import BoxWorkStream, clean_trees, find_at_risk, read_content
 from bootstrap.errors import BoxstrapError
 from bootstrap.fleet.jobs import count_gpus
 from bootstrap.fleet.nodes import NOT_AN_ANSWER, read_answer
@@ -39,6 +40,7 @@ from bootstrap.link.exchange import (
     stream_script,
 )
 from bootstrap.link.query import LaunchOptions, launch
+from bootstrap.link.wire import LinkLost
 from bootstrap.profile import Advice
 from bootstrap.renting import read_box_id
 from bootstrap.repo.objects import parse_report
@@ -566,3 +568,21 @@ def test_a_nonsense_count_sent_by_a_box_is_left_out_of_the_error_on_overwritten_
 ) -> None:
     said = results_in_the_way([f"a-1 1 {count} large", f"a-2 {count} 1 large"], "box", "box")
     assert said.what.endswith("would be overwritten:")
+
+
+def test_what_is_at_risk_is_asked_again_where_the_answer_was_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    risk = {"kind": "risk", "run": "train-1", "path": "models/", "files": 1, "bytes": 7}
+    tree = {"kind": "tree", "key": "work-1", "name": "work", "number": "1", "root": "/w/work"}
+    rows = ({"kind": "home"}, risk, tree, {"kind": "over", "told": 2})
+    answer = "".join(f"{json.dumps(row)}\n" for row in rows).encode()
+
+    def lost() -> bytes:
+        raise LinkLost("box")
+
+    monkeypatch.setattr(trees, "ask_content", lambda _: SimpleNamespace(whole=lambda: answer))
+    box = SimpleNamespace(wire=SimpleNamespace(label="box"))
+    for whole in (lost, lambda: answer):
+        ((found,),) = find_at_risk(box, "work-1", SimpleNamespace(whole=whole))
+        assert (found.path, found.bytes) == ("models/", 7)

@@ -32,6 +32,7 @@ def a_pull(**parts: Any) -> Any:
     one = object.__new__(pull._Pull)
     one._wish, one._live, one._idle = SimpleNamespace(watch=False, without=None), False, 0
     one._landed, one._meant = {}, frozenset()
+    one._beside = lambda: None
     vars(one).update(parts)
     return one
 
