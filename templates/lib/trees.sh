@@ -12,7 +12,6 @@ use_tree() {
   esac
   TREE_NUMBER=$1
   [ "$1" = 1 ] || { REPO_DIR=$MAIN_DIR@$1 && NOTES=$NOTES/beside/$1; }
-  PLACED=$NOTES/placed
 }
 
 # choose_tree: for a new run of REPO_TREE and TRAIN_COMMAND, with the lock held: see onbox/work/trees.py. Where no Python

@@ -50,9 +50,9 @@ class PrepareStep(BoxStep):
             for last, word in zip(["", *words], words)  # noqa: B905 - Python 3.8
         ]
         tree = self.setup.tree.path
-        files = [name for name in names if os.path.isfile(os.path.join(tree, name))]
-        sums = (f"{_sum_of(os.path.join(tree, name))}  {name}" for name in files)
-        return quoted("v1", tree, *self.values.prepare, "\n".join(sums))
+        sums = ((_sum_of(os.path.join(tree, name)), name) for name in names)
+        lines = (f"{sha256}  {name}" for sha256, name in sums if sha256)
+        return quoted("v1", tree, *self.values.prepare, "\n".join(lines))
 
     def _read_data(self) -> str:
         """Return what stands for the data that the commands read: the profile's and what was pushed
@@ -140,11 +140,15 @@ class PrepareStep(BoxStep):
 
 
 def _sum_of(path: str) -> str:
+    """Return the SHA-256 of a file; "" if it isn't one that can be read."""
     total = hashlib.sha256()
-    with open(path, "rb") as file:
+    if not os.path.isfile(path):
+        return ""
+    with suppress(OSError), open(path, "rb") as file:
         for piece in iter(lambda: file.read(1 << 20), b""):
             total.update(piece)
-    return total.hexdigest()
+        return total.hexdigest()
+    return ""
 
 
 def _state_of(path: str) -> str:

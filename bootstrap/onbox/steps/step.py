@@ -113,7 +113,10 @@ class BoxStep:
             return "new"
         if noted[0] != wanted:
             return self.what_changed(noted[0])
-        return "" if len(noted) == 1 and self.check() else "broken"
+        try:
+            return "" if len(noted) == 1 and self.check() else "broken"
+        except OSError:  # what can't be read isn't as it was left
+            return "broken"
 
     def is_asked(self) -> bool:
         return self.setup.is_asked(self.name)

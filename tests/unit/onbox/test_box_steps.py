@@ -7,9 +7,11 @@ import subprocess
 from pathlib import Path
 from random import Random
 
+import pytest
+
 from bootstrap.onbox.quoted import quoted
 from bootstrap.onbox.steps.lease import LeaseStep
-from bootstrap.onbox.steps.step import SetupFacts, expanded, step_named
+from bootstrap.onbox.steps.step import BoxStep, SetupFacts, expanded, step_named
 from bootstrap.onbox.values import Values
 from bootstrap.setup.script import default_values
 from bootstrap.steps.plan import NAMES
@@ -60,3 +62,35 @@ def test_libraries_are_found_in_an_environment_whose_folder_looks_like_a_pattern
     folder = tmp_path / "exp[1]" / ".venv"
     (folder / "lib" / "torch-2.4.dist-info").mkdir(parents=True)
     assert expanded(str(folder), "lib/torch-*", "lib/cupy*") == "lib/torch-2.4.dist-info lib/cupy* "
+
+
+@pytest.mark.parametrize(
+    ("stamp", "check", "why"),
+    [
+        (None, True, "new"),
+        ("v1 \n", True, "done"),
+        ("v1 \n", False, "broken"),
+        ("v1 \n", OSError("a bad disk"), "broken"),
+        ("v1 \nunfinished\n", True, "broken"),
+        ("v1 other \n", True, "changed"),
+    ],
+)
+def test_a_step_says_why_it_runs_from_its_stamp_and_its_check(
+    stamp: str | None, check: bool | OSError, why: str, tmp_path: Path
+) -> None:
+    class SomeStep(BoxStep):
+        def check(self) -> bool:
+            if isinstance(check, OSError):
+                raise check
+            return check
+
+    (tmp_path / "steps").mkdir()
+    if stamp:
+        (tmp_path / "steps/some.ok").write_text(stamp)
+    step = SomeStep(SetupFacts({"home": [str(tmp_path)]}))
+    assert step.why() == why
+    assert SomeStep(SetupFacts({**step.setup.facts, "redo": ["other,some"]})).why() == "asked"
+    step.spoil()
+    assert step.is_spoiled == bool(stamp)
+    step.note_success()
+    assert (tmp_path / "steps/some.ok").read_text() == "v1 \n"
