@@ -135,11 +135,10 @@ def test_a_cloud_notice_starts_the_on_notice_command_and_kills_a_run_that_does_n
 
 
 def _over(rented: Rented) -> list[dict[str, Any]]:
-    def runs() -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = rented.status()["runs"]
-        return found if all(one["state"] == "finished" for one in found) else []
-
-    return wait_until(runs, pause=0.5)
+    rented.run("wait", "--all")
+    found: list[dict[str, Any]] = rented.status()["runs"]
+    assert {one["state"] for one in found} == {"finished"}
+    return found
 
 
 STOP_MONITOR = "pkill -TERM -f 'runs[.]monitor'"

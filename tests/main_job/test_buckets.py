@@ -93,7 +93,7 @@ def test_a_box_fetches_data_from_a_bucket_and_puts_its_results_into_one_after_co
     assert rented.runs() == ["train-1"]
 
     # No boxstrap runs on this machine any more: the box continues on its own.
-    wait_until(lambda: rented.status()["runs"][0]["state"] == "finished")
+    rented.as_user("until cat ~/.boxstrap/runs/*/train-1/exit; do sleep 0.1; done 2>/dev/null")
     wait_until(lambda: any(name.endswith("manifest.json") for name in server.objects("results")))
     wait_until(lambda: "whole" in rented.as_user("cat ~/.boxstrap/runs/*/*/uploaded"))
     found = {Path(name).name: body for name, body in server.objects("results").items()}

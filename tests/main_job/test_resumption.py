@@ -226,7 +226,8 @@ def test_up_resume_is_refused_until_results_are_pulled_and_local_files_match_tho
     user.run(*up).must(0)
     resume = (*up, "--resume", "train-1")
     assert "may still be alive" in user.run(*resume).must(2).err
-    wait_until(lambda: "begins at 0" in user.run("logs").must(0).out)
+    log = "/workspace/.boxstrap/runs/*/train-1/log"
+    first.box.run(f"until grep 'begins at 0' {log}; do sleep 0.1; done")
     user.run("stop").must(0)
     saved = first.box.read("/workspace/homework/out/last")
     account.boxes[0].state = "stopped"
