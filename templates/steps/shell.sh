@@ -25,8 +25,10 @@ inputs_shell() { inputs v1 "${ENV_NAMES[@]-}" "${ENV_VALUES[@]-}" "$SECRETS_ID";
 
 check_shell() {
   find_rc_missing
-  # With it, since every profile has this step: no other one sees a lease that was set by an earlier setup alone.
-  [ -f "$ENV_FILE" ] && home_linked && [ "${#RC_MISSING[@]}" -eq 0 ] && lease_is_attended || return
+  [ -f "$ENV_FILE" ] && home_linked && [ "${#RC_MISSING[@]}" -eq 0 ] || return
+  # Every profile has this step: no other one sees a lease that was set by an earlier setup alone. One of this setup is
+  # being begun beside this check: its own step sees to it.
+  case " ${STEPS[*]} " in *' lease '*) ;; *) lease_is_attended || return ;; esac
   [ -n "$IS_LOCAL" ] ||
     [ ! -w "$HOME" ] || [ -f "$HOME/.no_auto_tmux" ]
 }

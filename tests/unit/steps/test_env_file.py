@@ -71,3 +71,13 @@ def test_wiping_secrets_keeps_other_env_values_of_the_profile(tmp_path: Path) ->
         assert wiped.stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "secrets").read_bytes() == b""
     assert not (tmp_path / "secrets.ids").exists()
+
+
+def test_the_check_of_shell_asks_for_a_leases_monitor_unless_the_setup_begins_it_itself() -> None:
+    """The step `lease` writes its terms beside this check, and begins the monitor after that."""
+    step = next(path for path in static_parts() if path.name == "shell.sh").read_text()
+    stubs = "find_rc_missing() { RC_MISSING=(); }; home_linked() { :; }"
+    for steps, rc in (("shell lease", 0), ("shell", 1)):
+        given = f"STEPS=({steps}); ENV_FILE=/etc/passwd; IS_LOCAL=1"
+        script = f"{step}\n{stubs}; lease_is_attended() {{ ! :; }}; {given}; check_shell"
+        assert subprocess.run(["bash", "--norc", "-c", script], check=False).returncode == rc
