@@ -78,7 +78,7 @@ class PrepareStep(BoxStep):
             if lines and not self._is_of_another(target):
                 rows = filter(None, map(_PUSHED.fullmatch, lines))
                 last = {row[1]: row[2] for row in rows}
-                yield f"{target}\n"
+                yield f'{target}"}}\n'
                 yield from sorted(f"{sha256}{name}\n" for name, sha256 in last.items())
 
     def _is_of_another(self, folder: str) -> bool:
@@ -129,7 +129,10 @@ class PrepareStep(BoxStep):
         main, facts, found = self.setup.one("main"), self.setup.facts, {}
         results = {f"{main}/{path.rstrip('/')}" for path in facts.get("result", ())}
         for shared in facts.get("shared", ()):
-            for folder, folders, names in os.walk(f"{main}/{shared.rstrip('/')}"):
+            top = f"{main}/{shared.rstrip('/')}"
+            name = os.path.basename(top)
+            walk = os.walk(top) if os.path.isdir(top) else [(os.path.dirname(top), [""], [name])]
+            for folder, folders, names in walk:
                 folders[:] = [name for name in folders if f"{folder}/{name}" not in results]
                 for path in {f"{folder}/{name}" for name in names} - results:
                     with suppress(OSError):  # it is gone already

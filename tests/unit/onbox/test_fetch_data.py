@@ -273,6 +273,7 @@ def test_blocks_of_data_fetched_before_a_kill_are_not_refetched(box: BoxHere, se
     ) as running:
         for name, values in box.facts(item).items():
             running.stdin.write(f"{name}={values[0]}\0")
+        running.stdin.write("over\0")
         running.stdin.close()
         server.cuts_left = 2
         while not any(

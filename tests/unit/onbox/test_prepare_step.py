@@ -1,0 +1,132 @@
+"""What the commands before a training depend on, and how they are run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bootstrap.onbox.quoted import quoted
+from bootstrap.onbox.run_folder import write_whole
+from bootstrap.onbox.step_report import StepError
+from bootstrap.onbox.steps.prepare import PrepareStep
+from bootstrap.onbox.steps.step import SetupFacts
+
+GET = "python data/get.py --config='c.yml' && python -m tools.make"
+SUM = "a" * 64
+
+
+class Prepared:
+    """A box with a tree that its commands prepare."""
+
+    def __init__(self, folder: Path) -> None:
+        self.home, self.tree = folder / "w/.boxstrap", folder / "w/homework"
+        self.notes = self.home / "steps/k"
+        for each in (self.tree / ".git", self.tree / "datasets", self.notes, self.home / "data"):
+            each.mkdir(parents=True)
+
+    def step(self, *commands: str) -> PrepareStep:
+        own = {"home": self.home, "key": "k", "tree": self.tree, "number": "1", "main": self.tree}
+        own |= {"main_venv": self.tree / ".venv", "venv": ".venv"}
+        told = {name: [str(value)] for name, value in own.items()}
+        told |= {"shared": ["datasets", "list"], "result": ["datasets/out"]}
+        told["values"] = [json.dumps({"prepare": commands})]
+        return PrepareStep(SetupFacts(told))
+
+    def push(self, target: Path, name: str, digest: str = SUM) -> None:
+        rows = [json.dumps({"target": str(target)}), json.dumps([name, 3, 0, 0, digest])]
+        count = len([*(self.home / "data").iterdir()])
+        (self.home / f"data/{count}.jsonl").write_text("".join(f"{row}\n" for row in rows))
+
+
+@pytest.fixture
+def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Prepared:
+    monkeypatch.chdir(tmp_path)
+    return Prepared(tmp_path)
+
+
+def test_preparing_depends_on_the_files_that_its_commands_name(box: Prepared) -> None:
+    found = {box.step(GET).inputs()}
+    for name in ("data/get.py", "c.yml", "tools/make.py", "other.py"):
+        (box.tree / name).parent.mkdir(exist_ok=True)
+        (box.tree / name).write_text("1\n")
+        found.add(box.step(GET).inputs())
+    assert len(found) == 4
+    done = subprocess.run(
+        ["sha256sum", "data/get.py", "c.yml", "tools/make.py"],
+        capture_output=True,
+        cwd=box.tree,
+        check=True,
+        text=True,
+    )
+    assert box.step(GET).inputs() == quoted("v1", str(box.tree), GET, done.stdout.strip())
+
+
+def test_data_that_preparing_read_counts_as_stat_and_the_record_of_a_push_print_it(
+    box: Prepared,
+) -> None:
+    """As in stamps that a shell wrote."""
+    file = box.tree / "datasets/a"
+    file.write_text("one\n")
+    os.utime(file, ns=(0, 1_700_000_000_000_000_123))
+    write_whole(box.notes / "prepare.read", f"{file}\0{box.tree}/gone\0")
+    box.push(box.tree / "datasets", "b")
+    stat = subprocess.check_output(["stat", "-c", "%s %y %n", file], text=True)
+    text = f'\n{box.tree}/datasets"}}\n{SUM}"b"\n{stat}'
+    of_commands = quoted("v1", str(box.tree), GET, "")
+    step = box.step(GET)
+    assert step.inputs() == of_commands + hashlib.sha256(text.encode()).hexdigest()
+    file.write_text("more\n")
+    before = step.inputs()
+    assert box.step(GET).what_changed(before) == "data"
+    assert box.step("other").what_changed(before) == "changed"
+
+
+@pytest.mark.parametrize(
+    ("target", "counts"),
+    [("homework/x", True), ("elsewhere", True), ("second/x", False), ("second@2/x", False)],
+)
+def test_what_was_pushed_to_another_repository_is_not_read(
+    box: Prepared, target: str, counts: bool
+) -> None:
+    for key, name in (("k", "homework"), ("s", "second")):
+        (box.home / f"steps/{key}").mkdir(exist_ok=True)
+        (box.home / f"steps/{key}/repo.dir").write_text(f"{box.tree.parent}/{name}\n")
+    write_whole(box.notes / "prepare.read", "")
+    before = box.step(GET).inputs()
+    box.push(box.tree.parent / target, "b")
+    assert (box.step(GET).inputs() != before) == counts
+
+
+def test_shared_files_that_the_commands_did_not_write_are_what_they_read(
+    box: Prepared, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("read", "renewed", "out/result"):
+        (box.tree / "datasets" / name).parent.mkdir(exist_ok=True)
+        (box.tree / "datasets" / name).write_text("1\n")
+    (box.tree / "list").write_text("1\n")
+    (box.home / "env").write_text("export WHO='me'\n")
+    commands = ['echo "$WHO $VIRTUAL_ENV $PYTHONUNBUFFERED" >made', "echo new >>datasets/renewed"]
+    step = box.step(*commands, "touch datasets/made")
+    assert not step.check()
+    step.apply()
+    assert step.check()
+    assert (
+        box.notes / "prepare.read"
+    ).read_text() == f"{box.tree}/datasets/read\0{box.tree}/list\0"
+    assert (box.tree / "made").read_text() == f"me {box.tree}/.venv 1\n"
+    said = capfd.readouterr().out.splitlines()
+    assert said[:2] == ["progress done=0 total=3 unit=commands", f"$ {commands[0]}"]
+    assert said[-1] == "progress done=3 total=3 unit=commands"
+
+
+def test_a_command_that_fails_ends_the_preparing_with_its_code(box: Prepared) -> None:
+    with pytest.raises(StepError, match="it ended with exit code 3: exit 3") as failed:
+        box.step("exit 3 | cat", "touch never").apply()
+    assert failed.value.code == "prepare-failed"
+    assert not (box.tree / "never").exists()
+    assert not box.step().check()
