@@ -100,9 +100,9 @@ class BoxStep:
     def why(self) -> str:
         """Say why it runs: asked, new, broken, or what changed; or why not, a word of SKIPPED."""
         reason = self.reason()
-        if not reason:
-            return self.why_right()
-        return "alive" if self.is_left_alone() else reason
+        if not reason and (right := self.why_right()):
+            return right
+        return "alive" if self.is_left_alone() else reason or "broken"  # just now
 
     def reason(self) -> str:
         """Say why it would run; "" if it is right."""

@@ -207,3 +207,13 @@ def test_the_next_setup_starts_the_monitor_of_a_lease_again_if_the_monitor_ended
     (tmp_path / "begun").unlink()
     said(parts, f"{shell}\nattend_lease; wait")
     assert not (tmp_path / "begun").exists()
+
+
+def test_a_run_that_loses_its_session_while_it_is_looked_at_is_a_reason_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = iter(["done", ""])
+    monkeypatch.setattr(start, "why_done", lambda _: next(answers))
+    step = train(tmp_path, content="c" * 64, venv=".venv")
+    step.note_success()
+    assert step.why() == "broken"
