@@ -154,7 +154,7 @@ def test_the_next_pull_continues_a_log_without_splitting_a_secret(there: There) 
 
 
 @pytest.mark.parametrize("is_another_known", [True, False])
-def test_wait_and_pull_need_no_box_for_a_pulled_run_of_a_forgotten_box(
+def test_wait_and_pull_of_a_finished_run_already_at_home_work_after_its_box_was_forgotten(
     there: There, *, is_another_known: bool
 ) -> None:
     there.write(b"step 1\n", exit="3\n", ended="exit 3\n")
@@ -179,7 +179,7 @@ def test_wait_and_pull_need_no_box_for_a_pulled_run_of_a_forgotten_box(
             there.user.run(task, *words).must(2)
 
 
-def test_pull_reports_the_part_of_a_log_that_the_box_dropped_and_saves_none(
+def test_pull_reports_how_many_bytes_the_box_dropped_of_a_log_and_saves_the_rest(
     there: There,
 ) -> None:
     first = b"".join(b"line %05d\n" % at for at in range(1000))  # 11 bytes each
@@ -202,7 +202,9 @@ def test_pull_reports_the_part_of_a_log_that_the_box_dropped_and_saves_none(
     assert kept.out.endswith(shown.out)
 
 
-def test_logs_of_an_unreachable_box_never_show_an_older_run_as_newest(there: There) -> None:
+def test_logs_of_an_unreachable_box_exits_with_3_if_its_newest_run_is_unpulled(
+    there: There,
+) -> None:
     there.write(b"step 1\n", **ENDED)
     there.pull()
     newer = there.run.with_name("train-2")
@@ -246,7 +248,7 @@ def test_logs_since_a_time_are_the_same_from_a_pulled_log_and_the_box(there: The
         assert b"".join(kept.pieces(second)) == log[max(at, 11000) :], second
 
 
-def test_a_log_above_max_size_is_pulled_with_its_newest_part(there: There) -> None:
+def test_pull_saves_only_the_newest_lines_of_a_log_larger_than_max_size(there: There) -> None:
     log = b"".join(b"line %05d\n" % at for at in range(9000))
     there.write(log)
     whole = 20_000 // 11 * 11  # whole lines
@@ -281,7 +283,7 @@ def test_log_lines_left_by_an_interrupted_pull_are_not_doubled_by_the_next(there
     assert there.log == b"one\ntwo\n"
 
 
-def test_status_says_once_that_a_box_has_runs_and_does_not_record_the_box_as_used(
+def test_status_says_only_the_first_time_that_a_box_has_runs_of_this_repository(
     there: There,
 ) -> None:
     there.write(b"one\n")
@@ -304,7 +306,7 @@ def test_the_max_size_of_a_pulled_log_cuts_no_secret_in_two(there: There) -> Non
     assert (second / "log").read_bytes() == b""
 
 
-def test_no_symlink_or_pipe_in_the_results_folder_is_followed_to_a_run_record(
+def test_pull_exits_with_9_and_writes_nothing_if_the_results_folder_is_a_symlink(
     there: There, tmp_path: Path
 ) -> None:
     """A repository may have links and pipes where a pull put its folders before."""
@@ -421,7 +423,7 @@ def test_box_slash_run_shows_the_pulled_run_of_a_forgotten_box(there: There) -> 
         assert said in there.user.run(task, f"{box.name}/train-1").must(0).out
 
 
-def test_a_pulled_run_record_is_read_as_written_also_with_unknown_fields() -> None:
+def test_a_saved_run_record_is_read_back_equal_and_unknown_fields_in_it_are_ignored() -> None:
     run = Run("homework", "train-1", "finished", 0, 5, "", "", "", 0, 0, "python t.py")
     assert run_of(row_of(run)) == run
     row = json.loads(json.dumps(row_of(run)))
@@ -464,7 +466,7 @@ def test_results_still_count_as_pulled_after_the_repository_was_moved(there: The
     assert (again["received"], again["place"]) == (0, str(there.place.parent))
 
 
-def test_a_pull_into_a_folder_with_a_broken_git_file_is_recorded(tmp_path: Path) -> None:
+def test_a_broken_git_file_does_not_change_where_a_pull_is_recorded(tmp_path: Path) -> None:
     run = Run("key", "train-1", "finished", 0, 1, "", "", "train", 0, 0, "true")
     place, files = PullPlace(tmp_path, (FOLDER, "gpu", "train-1")), set()
     for text in ("gitdir: /nowhere", None):

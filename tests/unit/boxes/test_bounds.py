@@ -84,7 +84,7 @@ def test_setup_fails_when_the_box_sends_nothing_or_floods(answer: str, wires: Wi
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick")
-def test_setup_continues_after_a_single_late_answer_of_the_box(
+def test_setup_asks_again_and_finishes_if_the_box_fails_to_answer_once(
     tmp_path: Path, wires: Wires, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(follow, "ANSWER_S", 1.5)  # others are in time on a busy machine too
@@ -108,7 +108,7 @@ def test_a_box_that_never_begins_an_answer_times_out(wires: Wires) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick")
-def test_a_begun_answer_of_a_box_may_last_longer_than_the_wait_for_one(
+def test_the_time_limit_for_an_answer_of_a_box_ends_with_its_first_byte(
     wires: Wires, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exchange, "BEGIN_S", 1.5)
@@ -118,7 +118,7 @@ def test_a_begun_answer_of_a_box_may_last_longer_than_the_wait_for_one(
     assert stream.read(100) == b""
 
 
-def test_setup_pauses_longer_between_logins_without_new_events_and_gives_up(
+def test_setup_doubles_its_pause_between_fruitless_logins_up_to_15_s_and_fails_after_a_minute(
     monkeypatch: pytest.MonkeyPatch, wires: Wires
 ) -> None:
     """Each login succeeds, and the following ends immediately."""
@@ -139,7 +139,7 @@ def test_setup_pauses_longer_between_logins_without_new_events_and_gives_up(
     assert logins == len(pauses) + 2
 
 
-def test_new_events_of_a_setup_restart_the_wait_for_a_lost_link() -> None:
+def test_the_time_limit_for_a_lost_link_starts_anew_with_each_new_event_of_a_setup() -> None:
     back = Backoff(patience_s=0.0)
     for news in range(5):
         back.lost(LinkLost("box"), news)
@@ -214,7 +214,7 @@ def test_ctrl_c_while_a_commit_is_sent_is_not_reported_as_a_refusal(
     assert "gave no report" in told[0].what
 
 
-def test_a_nonsense_log_size_sent_by_a_box_ends_following_without_a_traceback(
+def test_logs_follow_ends_without_traceback_if_the_box_sends_a_nonsense_log_size(
     monkeypatch: pytest.MonkeyPatch, wires: Wires
 ) -> None:
     """The size in an answer may not be a number, or may have thousands of digits."""

@@ -34,7 +34,7 @@ def test_a_report_page_that_takes_too_long_or_crashes_gives_an_error() -> None:
     wait_until(lambda: threading.active_count() <= before)  # and computes no longer
 
 
-def test_a_run_is_pulled_home_without_a_report_page_that_never_finishes(
+def test_a_run_comes_home_with_a_warning_if_its_report_page_never_finishes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     warned: list[str] = []

@@ -71,7 +71,7 @@ def test_a_run_that_fails_with_a_traceback_is_explained_by_its_last_lines() -> N
     )
 
 
-def test_the_report_of_torchrun_on_its_ranks_is_not_shown_as_the_reason_of_a_failure() -> None:
+def test_the_failure_reason_of_a_torchrun_run_is_the_exception_of_the_training_script() -> None:
     failure = found(TORCHRUN)
     assert failure.what == "KeyError: 'labels'"
     assert failure.lines[0] == '  File "/w/train.py", line 7, in <module>'
@@ -131,7 +131,7 @@ def test_a_run_that_the_kernel_killed_for_memory_is_reported_so_whatever_its_log
         ("x", "what did it"),
     ],
 )
-def test_a_run_killed_with_137_without_a_memory_kill_is_not_blamed_on_memory(
+def test_a_run_that_ended_with_137_but_no_memory_kill_is_reported_as_killed_only(
     noted: str, more: str
 ) -> None:
     failure = found("step 1\n", rc=137, killed_for_memory=noted)

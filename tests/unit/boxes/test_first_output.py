@@ -54,7 +54,7 @@ def watch(box_home: BoxHome, log: str, seconds: int = 5) -> tuple[FirstOutput, f
 
 
 @pytest.mark.parametrize("log", OWN.values(), ids=OWN)
-def test_a_line_printed_by_the_training_ends_the_wait_of_run(box_home: BoxHome, log: str) -> None:
+def test_run_stops_waiting_once_the_training_printed_a_line(box_home: BoxHome, log: str) -> None:
     found, took = watch(box_home, log, 60)
     assert found.state == "running"
     assert took < 30
@@ -62,7 +62,7 @@ def test_a_line_printed_by_the_training_ends_the_wait_of_run(box_home: BoxHome, 
 
 
 @pytest.mark.parametrize("log", OTHERS.values(), ids=OTHERS)
-def test_a_run_that_dies_after_a_mere_warning_is_reported_as_finished_with_its_exit_code(
+def test_run_does_not_stop_waiting_at_a_mere_warning_and_reports_the_exit_code_that_follows(
     box_home: BoxHome, log: str
 ) -> None:
     assert not any(map(is_first, log.splitlines()))
@@ -93,7 +93,7 @@ def test_run_does_not_print_lines_of_a_traceback_twice(before: int) -> None:
     assert sum("File" in line for line in told) == 2
 
 
-def test_run_waits_a_moment_for_a_failure_after_a_line_that_is_no_training_output(
+def test_run_waits_a_moment_after_the_first_line_and_reports_a_failure_in_that_time(
     box_home: BoxHome,
 ) -> None:
     end = box_home.path / "runs/homework-1/train-3/exit"
@@ -124,7 +124,7 @@ def test_the_first_training_line_is_shown_even_after_thirty_warnings(box_home: B
     [("", "{}", True), ("step 1\n", "{}", False), ("", '{"x":[1,2,3]}', False)],
     ids=["nothing", "a word", "a result"],
 )
-def test_a_run_that_finishes_without_output_or_new_results_is_reported_so(
+def test_run_says_that_a_run_made_nothing_if_it_left_neither_output_nor_new_results(
     box_home: BoxHome, log: str, made: str, nothing: bool
 ) -> None:
     place = "runs/homework-1/train-3"

@@ -105,7 +105,7 @@ def test_setup_waits_for_an_events_file_that_is_not_there_yet(folder: Path) -> N
     assert (found, told) == (["done"], [])
 
 
-def test_garbage_and_events_of_other_setups_are_skipped(folder: Path) -> None:
+def test_setup_skips_garbage_and_events_of_other_setups_sent_by_the_box(folder: Path) -> None:
     others = [
         line(1, "start", why="new"),
         "not json\n",
@@ -129,7 +129,7 @@ def test_garbage_and_events_of_other_setups_are_skipped(folder: Path) -> None:
     assert found == [(1, "start"), (5, "ok"), (6, "done")]
 
 
-def test_setup_fails_with_a_failed_step_when_its_process_is_gone(folder: Path) -> None:
+def test_setup_fails_with_the_word_gone_if_its_process_on_the_box_vanished(folder: Path) -> None:
     (folder / "events.jsonl").write_text(line(1, "start", why="new"))
     (folder / "pid").write_text(f"{DEAD}\n")
     steady, told = link(LocalWire)
@@ -141,7 +141,7 @@ def test_setup_fails_with_a_failed_step_when_its_process_is_gone(folder: Path) -
     assert told == []
 
 
-def test_all_events_are_read_of_a_setup_that_ended_unobserved(folder: Path) -> None:
+def test_setup_shows_every_event_though_its_process_on_the_box_has_ended(folder: Path) -> None:
     (folder / "events.jsonl").write_text(line(1, "start", why="new") + line(2, "done", rc=7))
     (folder / "pid").write_text(f"{DEAD}\n")
     steady, _ = link(LocalWire)
@@ -187,7 +187,7 @@ def test_a_setup_that_died_while_the_link_was_lost_fails(folder: Path, rest: str
     steady.close()
 
 
-def test_logs_follow_ends_when_only_its_polling_lost_the_link() -> None:
+def test_logs_follow_ends_if_the_question_whether_the_run_ended_finds_no_link() -> None:
     """`logs -f` never ended: its run did while the shared connection was out of reach."""
 
     class Unpolled(LocalWire):

@@ -76,7 +76,7 @@ def test_a_lease_that_nothing_enforces_warns_that_the_box_keeps_costing_money(
         json.dumps({**SAID, "over": "\x1b[31m", "soon": ["x"], "counted": 5, "held": {}}),
     ],
 )
-def test_a_nonsense_lease_answer_of_a_box_is_read_as_printable_defaults(said: str) -> None:
+def test_a_nonsense_lease_answer_of_a_box_is_shown_as_an_empty_printable_lease(said: str) -> None:
     found = parse_lease(f"kept\t{said}")
     assert found
     assert all(line.isprintable() for line in found.lines())
@@ -84,12 +84,12 @@ def test_a_nonsense_lease_answer_of_a_box_is_read_as_printable_defaults(said: st
     json.dumps(document(found), allow_nan=False)
 
 
-def test_a_box_that_reports_no_lease_has_none_in_status() -> None:
+def test_status_shows_no_lease_if_the_box_answers_none_or_nothing() -> None:
     assert parse_lease("") is None
     assert parse_lease("none\t{}") is None
 
 
-def test_lease_prints_the_time_left_that_its_login_read(
+def test_the_lease_command_prints_the_time_left_without_a_second_question_to_the_box(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     lease, shown = BoxLease("yes", {"hours": LeaseLimit(12.0, 160.0)}), list[Any]()

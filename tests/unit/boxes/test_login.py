@@ -118,7 +118,7 @@ def test_the_error_of_an_unreachable_box_says_when_a_shared_connection_reached_i
         dialing.socket()
 
 
-def test_an_unknown_box_is_logged_in_to_by_the_first_contact_rule_of_the_profile(
+def test_the_first_login_to_a_box_uses_ssh_first_contact_of_the_profile(
     begin: Begin, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = begin("root@192.0.2.8:2222")
@@ -181,7 +181,7 @@ SAID = BoxState({"user": "root"}, script=LAST, plan={"train": "done"})
         (LAST, ("/workspace", *ABOUT[1:]), "new", None),
     ],
 )
-def test_the_plan_read_at_login_is_used_only_for_the_same_setup_script(
+def test_setup_asks_for_the_plan_again_if_the_plan_read_at_login_was_of_another_script(
     has: str,
     about: tuple[str, str, str],
     script: str,
@@ -202,7 +202,7 @@ def test_the_plan_read_at_login_is_used_only_for_the_same_setup_script(
     box.close()
 
 
-def test_the_error_about_a_missing_run_names_a_setup_that_is_at_work_on_the_box() -> None:
+def test_the_error_that_no_run_was_started_says_if_a_setup_is_at_work_on_the_box() -> None:
     box = login_to(KnownBox("gpu", "local"), None)
     for working, hint in ((None, "To start one"), (("s", "0" * 64), "A setup is at work there")):
         box.state = BoxState(working=working)
@@ -210,7 +210,9 @@ def test_the_error_about_a_missing_run_names_a_setup_that_is_at_work_on_the_box(
             box.runs(None)
 
 
-def test_a_login_redacts_the_secrets_given_to_the_box(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_login_messages_show_hidden_in_place_of_each_secret_of_that_box(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_abcdef12")
     box = login_to(KnownBox("gpu", "local", secrets=("HF_TOKEN",), price=0.5), None)
     assert box.wire.alive()

@@ -77,14 +77,14 @@ def test_any_bytes_a_box_sends_as_its_state_raise_no_error(answer: bytes) -> Non
     check(parse_probe(answer))
 
 
-def test_an_endless_state_answer_of_a_box_is_cut_to_limits() -> None:
+def test_of_an_endless_answer_of_a_box_about_its_state_5000_commits_are_read() -> None:
     many = b"".join(b"have\t%040x\n" % number for number in range(100_000))
     assert len(parse_probe(many).have) <= 5000
     long = parse_probe(b"home\t" + b"x" * 1_000_000)
     assert len(long.facts["home"]) <= 4096
 
 
-def test_the_state_answer_of_a_box_is_read_into_facts_runs_and_plan() -> None:
+def test_every_line_of_a_boxes_answer_about_its_state_is_parsed_into_its_own_field() -> None:
     lines = [
         "system\tLinux x86_64",
         "env\tVAST_CONTAINERLABEL",
@@ -113,7 +113,7 @@ def test_the_state_answer_of_a_box_is_read_into_facts_runs_and_plan() -> None:
     assert found.nothing_to_do
 
 
-def test_a_setup_has_nothing_to_do_only_if_every_step_is_known_as_done() -> None:
+def test_setup_never_says_nothing_to_do_if_a_step_is_new_or_has_an_unknown_state() -> None:
     assert not parse_probe(b"").nothing_to_do
     assert not parse_probe(b"plan\tgpu\tdone\nplan\ttrain\tnew").nothing_to_do
     assert not parse_probe(b"plan\tgpu\tunheard-of").nothing_to_do
@@ -172,7 +172,7 @@ def test_status_shows_runs_in_columns_and_cuts_a_long_command() -> None:
     assert second.endswith("…")
 
 
-def test_status_begins_with_a_failed_setup_only_if_no_run_began_since() -> None:
+def test_status_begins_with_its_last_setup_failed_only_if_no_run_began_after_that() -> None:
     last = b'last\t{"setup": "20260101-000000-abcdef", "state": "over", "exit": 7}\n'
     why = Event("20260101-000000-abcdef", 3, 1000.0, "repo", "fail", {"code": "E_OUTPUT"})
     for begun, word in ((990, "its last setup failed"), (1010, "is set up")):
@@ -197,7 +197,7 @@ def test_a_run_of_uncommitted_changes_shows_its_snapshot_beside_its_commit() -> 
         for said in ("", "4 795", "4 795 19 1", "4 795 -1", "4 795 x", "4 795 1234567890")
     ],
 )
-def test_the_packages_reused_of_an_image_are_read_only_as_three_numbers(
+def test_the_count_of_packages_reused_from_an_image_is_ignored_unless_it_is_three_numbers(
     said: str, reused: dict[str, int]
 ) -> None:
     assert parse_probe(f"reused\t{said}\n".encode()).reused == reused

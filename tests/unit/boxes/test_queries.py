@@ -89,7 +89,9 @@ def test_a_query_to_a_box_gives_the_same_answer_through_any_login_shell(
     assert found == answer(["dash", "-c"], text, tmp_path)
 
 
-def test_the_state_of_a_box_has_runs_setup_and_plan(box_home: BoxHome, tmp_path: Path) -> None:
+def test_one_query_to_a_box_returns_its_runs_running_setup_environment_hints_and_plan(
+    box_home: BoxHome, tmp_path: Path
+) -> None:
     box_state = parse_probe(answer(["sh", "-c"], asked("probe", box_home), tmp_path))
     states = {run.name: (run.state, run.rc) for run in box_state.runs}
     assert states == {
@@ -109,7 +111,9 @@ def test_the_state_of_a_box_has_runs_setup_and_plan(box_home: BoxHome, tmp_path:
     assert (run.log_bytes, run.written) == (log.stat().st_size, int(log.stat().st_mtime))
 
 
-def test_status_reads_the_log_end_of_failed_runs_alone(box_home: BoxHome, tmp_path: Path) -> None:
+def test_status_fetches_the_last_lines_of_the_log_only_of_failed_or_died_runs(
+    box_home: BoxHome, tmp_path: Path
+) -> None:
     box_home.run("train-5", exit="143\n", ended="stop\n", log="stopped\n")
     box_home.run("train-6", exit="1\n", started="1800000000\n", log=f"{'x' * 6000}\n")
     said = answer(["sh", "-c"], asked("probe", box_home), tmp_path)
@@ -170,7 +174,9 @@ def test_status_names_the_trees_beside_the_main_tree_with_size_and_last_run(
     ]
 
 
-def test_status_reads_gpus_tree_and_memory_kills_of_runs(box_home: BoxHome, tmp_path: Path) -> None:
+def test_status_reads_the_gpus_tree_and_memory_kill_of_each_run_and_whether_the_box_restarted(
+    box_home: BoxHome, tmp_path: Path
+) -> None:
     alive = (box_home.path / "runs/homework-1/train-3/pid").read_text().splitlines()[0]
     box_home.run("train-3", exit="", pid=f"{alive}\n{alive}\n", gpus="0,1\n")
     box_home.run("train-2", exit="137\n", killed="1 - - -\n", dir="/w/homework@2\n", times="9 4\n")
@@ -250,7 +256,9 @@ def test_wait_learns_that_no_process_on_the_box_will_start_a_queued_run(
     assert (told[0].split("\t")[0], told[1:]) == ("queued", ["unattended"])
 
 
-def test_wait_gets_each_state_of_a_queued_run_once(box_home: BoxHome, tmp_path: Path) -> None:
+def test_the_box_tells_wait_queued_running_and_finished_of_a_queued_run_once_each(
+    box_home: BoxHome, tmp_path: Path
+) -> None:
     here = (box_home.path / "runs/homework-1/train-3/pid").read_text()
     box_home.run("train-7", exit="", pid="", queue="gpus\n")
     with _waiter(box_home, patience="20") as waiter:
@@ -265,7 +273,9 @@ def test_wait_gets_each_state_of_a_queued_run_once(box_home: BoxHome, tmp_path: 
         assert waiter.wait(10) == 0
 
 
-def test_status_of_many_runs_starts_no_more_programs(box_home: BoxHome, tmp_path: Path) -> None:
+def test_status_starts_as_many_programs_on_the_box_for_many_runs_as_for_few(
+    box_home: BoxHome, tmp_path: Path
+) -> None:
     def programs() -> list[str]:
         started = tmp_path / "started"
         started.write_text("")
@@ -320,7 +330,7 @@ NOTHING: dict[str, Value] = {
 }
 
 
-def test_a_box_gives_no_plan_for_another_script_than_its_last_setup(
+def test_the_plan_of_a_box_is_empty_for_a_script_other_than_that_of_its_last_setup(
     box_home: BoxHome, tmp_path: Path
 ) -> None:
     values = {**ASKED["probe"], "script_id": "c" * 64}
@@ -333,7 +343,9 @@ def test_a_box_gives_no_plan_for_another_script_than_its_last_setup(
     [case for case in hostile.ACCEPTED if case.key == "env.A" and case.value],
     ids=lambda case: case.value[:20],
 )
-def test_a_hostile_query_value_runs_nothing(case: hostile.HostileCase, box_home: BoxHome) -> None:
+def test_a_query_to_a_box_runs_no_command_hidden_in_a_hostile_path(
+    case: hostile.HostileCase, box_home: BoxHome
+) -> None:
     folder = box_home.path / "runs"
     text = build_query("tail", workdir=case.value, file=case.value, bytes=1)
     done = subprocess.run(

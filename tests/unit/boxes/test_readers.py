@@ -522,7 +522,7 @@ def test_any_answer_of_a_box_gives_no_error_with_escape_codes(
 FORGED = b"x\rwarning: log in at evil.example\xe2\x80\xa8\x85\r\ny"
 
 
-def test_line_breaks_sent_by_a_box_within_a_value_leave_a_single_line() -> None:
+def test_a_value_sent_by_a_box_with_line_breaks_in_it_is_shown_on_a_single_line() -> None:
     pieces = [b"news\t" + FORGED.partition(b"\n")[0] + b"\n", b""]
     stream: Any = SimpleNamespace(read=lambda _: pieces.pop(0))
     facts = {"same": {"a\rb": "c\rd"}, "packages": ["e\rf"], "addresses": [], "public": []}
@@ -539,7 +539,7 @@ def test_line_breaks_sent_by_a_box_within_a_value_leave_a_single_line() -> None:
 
 
 @pytest.mark.parametrize("seconds", [10**18, 99999999999, -1, 1e3, "1", True])
-def test_an_impossible_time_of_a_run_is_read_as_zero(seconds: object) -> None:
+def test_an_impossible_time_of_a_run_sent_by_a_box_is_replaced_by_0(seconds: object) -> None:
     (found,) = parse_probe(told(started=seconds, begun=seconds, over=seconds)).runs
     kept = run_of({**row_of(found), "begun": 10**18, "over": 10**18, "started": 10**18})
     for one in (found, kept):
@@ -563,7 +563,7 @@ def test_a_hostile_session_or_gpu_list_of_a_run_adds_no_word_to_run_resume(text:
 
 
 @pytest.mark.parametrize("count", ["9" * 5000, "9" * 4000, "\u0661"])
-def test_a_nonsense_count_sent_by_a_box_is_left_out_of_the_error_on_overwritten_results(
+def test_the_error_on_overwritten_results_lists_no_row_with_a_nonsense_count_from_the_box(
     count: str,
 ) -> None:
     said = results_in_the_way([f"a-1 1 {count} large", f"a-2 {count} 1 large"], "box", "box")

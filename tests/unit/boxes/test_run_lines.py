@@ -51,7 +51,7 @@ def lines_of(
     return run_lines(rows, NOW, width=width, own=own)
 
 
-def test_a_run_line_says_when_the_run_started_or_ended_and_how_long_it_ran() -> None:
+def test_status_says_when_a_run_started_or_if_finished_when_it_ended_and_how_long_it_took() -> None:
     over = run("train-2", state="finished", rc=0, begun=NOW - 500, over=NOW - 65)
     lines = lines_of([RUN, over])
     assert "running   started 1 min 30 s ago" in lines[0]
@@ -94,7 +94,7 @@ def test_status_says_what_a_queued_run_waits_for_and_counts_its_time_from_its_st
     assert [begun.seconds(NOW - late) for late in (0, 20, 30)] == [20, 0, 0]  # clocks go back
 
 
-def test_status_says_how_a_queued_run_goes_on_after_the_run_before_it_died() -> None:
+def test_status_advises_run_resume_if_the_run_that_a_queued_run_waits_for_died() -> None:
     queued = run("train-8", state="queued", queue="after train-7", attended=True)
     for state, other, freed in (
         ("died", "k-1", True), ("running", "k-1", False), ("died", "k-2", False),
@@ -112,7 +112,7 @@ def test_live_and_queued_runs_are_listed_however_many_ended_after_them() -> None
     assert "28 older ones" in lines[12]
 
 
-def test_the_newest_failed_run_shows_its_log_lines_and_older_ones_a_sentence() -> None:
+def test_status_shows_log_lines_of_the_newest_failed_run_and_one_sentence_of_older_ones() -> None:
     failed = [run(f"train-{n}", state="finished", rc=1, over=NOW) for n in (3, 2)]
     why = [
         Failure("exception", f"ValueError: {n}", lines=("  File", f"ValueError: {n}"))
@@ -173,7 +173,7 @@ def test_the_newest_metric_is_shown_redacted_below_its_run() -> None:
     assert len(lines) == 3
 
 
-def test_status_drops_senseless_gpu_values_from_a_box() -> None:
+def test_status_shows_no_value_for_senseless_gpu_numbers_from_a_box() -> None:
     process = {"pid": 7, "name": "python", "memory": 5, "run": "k-1/train-1"}
     good = {"index": 0, "uuid": "GPU-a", "load": 97, "memory_used": 8, "memory_total": 80}
     rows = [
@@ -217,7 +217,7 @@ def test_status_of_an_interrupted_run_says_who_took_the_box_and_how_to_resume(
     assert run_of(row_of(over)) == over
 
 
-def test_a_run_that_the_user_stopped_is_not_explained_by_a_notice_of_the_cloud() -> None:
+def test_status_says_was_stopped_if_the_user_stopped_a_run_after_a_notice_of_the_cloud() -> None:
     told = run("train-2", notice="ec2 99000 99120")
     assert "was told to save its work: EC2 took its box back" in told.outcome()
     assert dataclasses.replace(told, state="died").outcome() == "died: EC2 took its box back"
@@ -235,7 +235,7 @@ def test_a_run_that_the_user_stopped_is_not_explained_by_a_notice_of_the_cloud()
         ("node 1 143 missing", "was not started: gpu-b (node 1) did not come"),
     ],
 )
-def test_status_of_a_run_that_another_node_ended_names_that_node(ended: str, says: str) -> None:
+def test_status_names_the_other_node_whose_end_ended_a_run(ended: str, says: str) -> None:
     node = NodeOf(0, ("gpu-a", "gpu-b"))
     assert run("train-2", state="finished", rc=7, ended=ended, node=node).outcome() == says
 

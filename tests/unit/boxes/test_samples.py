@@ -37,7 +37,7 @@ def line(**changed: Any) -> bytes:
     return json.dumps({**WHOLE, **changed}).encode()
 
 
-def test_a_sample_for_top_is_read_with_its_gpus_processes_and_run() -> None:
+def test_top_parses_gpu_load_process_name_and_last_log_line_from_a_sample_of_a_box() -> None:
     sample = parse_sample(line())
     assert sample is not None
     assert (sample.gpus[0].load, sample.gpus[0].processes[0].name) == (97, "python")
@@ -77,12 +77,12 @@ def test_a_sample_of_a_box_with_impossible_values_is_dropped(changed: dict[str, 
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b"\xff", b"[" * 100_000, b"x" * (MAX_LINE + 1)])
-def test_a_malformed_line_of_the_monitor_is_not_read_as_a_sample(text: bytes) -> None:
+def test_top_ignores_a_malformed_sample_line_from_a_box(text: bytes) -> None:
     assert parse_sample(text) is None
 
 
 @given(st.lists(st.integers(1, 500), max_size=20))
-def test_samples_for_top_are_read_whole_from_any_pieces_of_a_stream(cuts: list[int]) -> None:
+def test_top_reads_each_whole_sample_however_the_stream_is_cut_into_pieces(cuts: list[int]) -> None:
     stream = line(t=1.0) + b"\nnoise\n" + line(t=2.0) + b"\n" + line(t=3.0)[:-9]
     lines, found, at = SampleLines(), [], 0
     for cut in [*cuts, len(stream)]:

@@ -46,7 +46,7 @@ def test_lines_of_a_secret_that_are_too_short_are_not_redacted_from_a_log() -> N
 
 
 @pytest.mark.parametrize("value", [None, "", "abc"])
-def test_a_missing_or_too_short_secret_redacts_no_text_and_is_no_error(value: str | None) -> None:
+def test_text_is_unchanged_if_a_secret_is_missing_or_too_short_to_redact(value: str | None) -> None:
     environment = {} if value is None else {"KEY": value}
     assert redactor_of([box("KEY")], environment=environment).text("abc") == "abc"
 

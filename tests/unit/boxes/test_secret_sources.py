@@ -42,7 +42,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("text", READ)
-def test_unambiguous_lines_of_an_env_file_are_read_as_secrets(text: str) -> None:
+def test_an_env_file_line_that_all_programs_read_alike_gives_its_secret(text: str) -> None:
     assert read_dotenv(text, {"A", "B"}, ".env") == READ[text]
 
 
@@ -57,7 +57,7 @@ def test_env_file_lines_that_programs_read_differently_are_refused_by_line_numbe
     assert "two words" not in caught.value.text()
 
 
-def test_env_file_lines_of_names_that_are_no_secrets_are_not_checked() -> None:
+def test_a_malformed_env_file_line_is_no_error_if_its_name_is_not_among_the_secrets() -> None:
     assert read_dotenv("X=${Y} it's\nX=2\nA=1", {"A"}, ".env") == {"A": "1"}
 
 
@@ -155,7 +155,9 @@ def test_a_secret_command_runs_on_this_machine_only_when_the_box_lacks_its_value
     ("command", "what"),
     [("exit 3", "ended with 3"), ("true", "printed nothing"), ("printf 'a\\0b'", "none has")],
 )
-def test_a_secret_command_that_gives_no_usable_value_is_named(command: str, what: str) -> None:
+def test_a_secret_command_without_a_usable_value_is_wrong_usage_and_the_error_names_the_secret(
+    command: str, what: str
+) -> None:
     commands(f'A: "{command}"\n'.replace("\\", "\\\\"))
     (source,) = find_sources(["A"], None, {})
     with pytest.raises(UsageError, match=what) as caught:

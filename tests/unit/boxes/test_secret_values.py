@@ -40,7 +40,9 @@ def test_secrets_packed_for_a_box_unpack_to_the_same_values(values: dict[str, st
 
 
 @given(st.dictionaries(NAMES, VALUES, min_size=1, max_size=4), VALUES)
-def test_the_secrets_fingerprint_changes_with_any_value(values: dict[str, str], other: str) -> None:
+def test_the_fingerprint_of_secrets_changes_if_a_value_changes_or_a_secret_is_added(
+    values: dict[str, str], other: str
+) -> None:
     assert fingerprint(values) == fingerprint(dict(values))
     for name, value in values.items():
         changed = fingerprint({**values, name: other})
@@ -48,7 +50,7 @@ def test_the_secrets_fingerprint_changes_with_any_value(values: dict[str, str], 
     assert fingerprint({**values, "ANOTHER_ONE": other}) != fingerprint(values)
 
 
-def test_the_fingerprint_of_secrets_depends_on_a_private_key_of_this_machine() -> None:
+def test_the_same_secrets_get_another_fingerprint_with_another_private_key_file_here() -> None:
     before = fingerprint({"A": "guess"})
     assert fingerprint({"A": "guess"}) == before
     key = state_dir() / "secrets.key"
@@ -60,7 +62,7 @@ def test_the_fingerprint_of_secrets_depends_on_a_private_key_of_this_machine() -
 
 
 @pytest.mark.parametrize("left", [b"", b"short"])
-def test_the_key_file_of_secrets_is_made_again_if_a_power_cut_emptied_it(left: bytes) -> None:
+def test_a_cut_off_or_empty_key_file_of_secrets_is_replaced_by_a_new_key(left: bytes) -> None:
     fingerprint({"A": "guess"})
     key = state_dir() / "secrets.key"
     key.write_bytes(left)

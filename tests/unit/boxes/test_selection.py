@@ -60,11 +60,11 @@ def test_a_run_name_or_repository_that_is_ambiguous_is_refused_with_the_list_of_
     assert "?:" not in refused.value.what
 
 
-def test_outside_any_repository_the_runs_of_the_only_repository_on_the_box_are_selected() -> None:
+def test_a_command_outside_any_repository_takes_the_runs_of_the_boxs_only_repository() -> None:
     assert select_runs([NEW, OLD], "", None) == [NEW, OLD]
 
 
-def test_repositories_of_the_same_name_are_shown_with_their_id() -> None:
+def test_the_id_is_added_to_a_repository_name_that_two_repositories_on_a_box_share() -> None:
     names = repository_names(["homework-00000001", "homework-00000002", MINE])
     assert names == {
         "homework-00000001": "homework-00000001",

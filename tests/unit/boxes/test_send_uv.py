@@ -40,7 +40,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.slow
-def test_the_uv_wheel_is_downloaded_once_and_replaces_damaged_copies_here(index: Path) -> None:
+def test_the_uv_wheel_is_downloaded_once_and_replaces_a_damaged_cached_one(index: Path) -> None:
     wheel = (index / NAME).read_bytes()
     kept = cache_dir() / "uv" / NAME
     kept.parent.mkdir(parents=True)

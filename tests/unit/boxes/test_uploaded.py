@@ -59,5 +59,5 @@ def test_a_malformed_upload_state_sent_by_a_box_is_not_shown(note: str) -> None:
         ("", None),
     ],
 )
-def test_a_nodes_rank_is_read_from_a_box_only_if_possible(note: str, node: NodeOf | None) -> None:
+def test_an_impossible_node_rank_sent_by_a_box_is_ignored(note: str, node: NodeOf | None) -> None:
     assert parse_node(note) == node

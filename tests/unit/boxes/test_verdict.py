@@ -75,7 +75,7 @@ def test_a_verdict_document_is_read_and_written_back_unchanged() -> None:
     assert json.loads(read().model_dump_json()) == document()
 
 
-def test_unknown_keys_of_a_newer_boxs_verdict_are_ignored() -> None:
+def test_a_verdict_with_keys_of_a_newer_version_reads_the_same_as_one_without_them() -> None:
     assert read(smoke={"tflops": 300}, gpus=[gpu(0, fan=3), gpu(1)]) == read()
 
 
@@ -194,7 +194,7 @@ def test_a_box_without_a_required_gpu_is_shown_as_a_table_with_keep() -> None:
     ]
 
 
-def test_only_the_outcomes_in_the_table_of_a_verdict_are_coloured() -> None:
+def test_colours_in_a_printed_verdict_mark_outcome_columns_and_not_the_same_words_in_text() -> None:
     sick = read(
         verdict="return",
         reasons=[reason(says="pass  return")],

@@ -58,7 +58,7 @@ def test_a_comparison_page_is_not_written_through_a_symlink_out_of_the_repo(tmp_
     assert not [*(tmp_path / "outside").iterdir()]
 
 
-def test_a_comparison_page_names_the_best_run_at_the_end_and_the_best_value_with_cost() -> None:
+def test_a_comparison_page_names_the_run_of_least_final_loss_and_the_least_loss_ever() -> None:
     report = comparison(
         compared("a", curve("loss", 3, 0.25, 2), curve("acc", 0.5)),
         compared("b", curve("loss", 3, 2, 1), seconds=200, dollars=1.25),
@@ -78,7 +78,7 @@ def test_a_comparison_page_names_the_best_run_at_the_end_and_the_best_value_with
     assert [row.count("<td") for row in rows] == [row.count("<td data-name=") for row in rows]
 
 
-def test_a_metric_that_is_no_loss_ranks_the_run_with_the_highest_end_value_first() -> None:
+def test_runs_compared_by_a_metric_that_is_no_loss_are_listed_by_highest_final_value() -> None:
     results = [compared("a", curve("acc", 0.9, 0.1)), compared("b", curve("acc", 0.2, 0.3))]
     report = comparison(*results)
     assert [one.words for one in report.ranked] == ["b", "a"]

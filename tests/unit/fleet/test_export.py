@@ -46,6 +46,8 @@ def test_a_dstack_fleet_export_has_address_port_user_and_identity_of_each_box() 
         ([], "which boxes"),
     ],
 )
-def test_a_dstack_fleet_of_container_or_unknown_box_is_refused(hosts: list[str], why: str) -> None:
+def test_export_to_a_dstack_fleet_is_wrong_usage_for_a_container_or_an_unknown_box(
+    hosts: list[str], why: str
+) -> None:
     with pytest.raises(UsageError, match=why):
         export_boxes("dstack-fleet", hosts)

@@ -18,7 +18,7 @@ from bootstrap.fleet.fan_out import Outcome, fan_out, raise_for_failures
 HOSTS = ["a", "b", "c", "d"]
 
 
-def test_a_command_for_several_boxes_goes_on_when_one_fails_and_keeps_host_order() -> None:
+def test_a_command_for_several_boxes_finishes_the_others_if_a_box_fails_in_host_order() -> None:
     ended: list[str] = []
 
     def work(host: str) -> str:
@@ -32,7 +32,7 @@ def test_a_command_for_several_boxes_goes_on_when_one_fails_and_keeps_host_order
     assert sorted(ended) == HOSTS
 
 
-def test_a_command_for_several_boxes_works_on_a_limited_number_at_once() -> None:
+def test_a_command_for_six_boxes_with_a_limit_of_three_works_on_three_at_a_time() -> None:
     together = threading.Barrier(3, timeout=10)
     most, now, lock = 0, 0, threading.Lock()
 
@@ -70,7 +70,7 @@ def test_an_internal_error_for_one_box_is_raised_after_all_other_boxes_ended() -
         ([UnreachableError("x"), UsageError("y"), None], 7),
     ],
 )
-def test_a_command_for_several_boxes_exits_with_the_code_all_failures_share_else_7(
+def test_a_command_for_several_boxes_exits_with_7_unless_all_failures_have_one_exit_code(
     errors: list[BoxstrapError | None], code: int
 ) -> None:
     outcomes = [

@@ -22,7 +22,7 @@ def group(text: str) -> None:
     file.write_text(text)
 
 
-def test_hosts_named_twice_or_in_two_ways_mean_each_box_once_in_the_given_order() -> None:
+def test_a_box_named_twice_or_in_two_ways_among_hosts_is_taken_once_at_its_first_place() -> None:
     named = ["gpu-2", "root@198.51.100.1:22", "root@203.0.113.2:22", "gpu-2"]
     assert hosts.choose(named) == ["gpu-2", "root@198.51.100.1:22"]
     for known, new in (
@@ -44,7 +44,7 @@ def test_a_host_pattern_chooses_all_known_boxes_it_matches_and_is_refused_withou
         hosts.choose(["gpu-2", "tpu-*"])
 
 
-def test_a_group_of_the_users_groups_file_gives_its_boxes_and_expands_patterns() -> None:
+def test_a_group_in_the_groups_file_chooses_its_boxes_and_all_that_match_its_patterns() -> None:
     group("seeds: [cpu-1, 'gpu-*', vast:123]\nlone: [gpu-2]\n")
     assert hosts.choose([], "seeds") == ["cpu-1", "gpu-10", "gpu-2", "vast:123"]
     assert hosts.choose(["gpu-2"], "lone") == ["gpu-2"]

@@ -32,7 +32,7 @@ def _ask(host: str) -> BoxCapacity:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("says", "frees"), STATES.items())
-def test_a_sweep_deals_unfinished_cells_again_only_if_the_provider_says_the_box_is_gone(
+def test_a_sweep_moves_cells_of_a_box_to_others_only_if_the_provider_says_the_box_is_gone(
     monkeypatch: pytest.MonkeyPatch, says: str, frees: bool
 ) -> None:
     save_box(KnownBox(THERE, "root@203.0.113.1:22", "203.0.113.1"))

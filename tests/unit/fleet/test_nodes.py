@@ -39,7 +39,7 @@ def test_nodes_with_equal_torch_and_packages_are_accepted() -> None:
     assert differences({name: node() for name in NAMES}) == []
 
 
-def test_a_difference_between_nodes_is_named_with_the_value_of_the_others() -> None:
+def test_an_error_on_unequal_nodes_names_the_odd_nodes_value_and_that_of_the_others() -> None:
     odd = node(packages=("torch-2.5.1", "numpy-2"), torch="2.5.1")
     facts = {name: node() for name in NAMES} | {"gpu-3": odd}
     assert differences(facts) == [
@@ -77,7 +77,7 @@ def test_nodes_use_the_fastest_address_that_all_other_nodes_reach() -> None:
     assert found.slow(NAMES[:3]) == ""
 
 
-def test_nodes_use_no_address_that_its_own_node_did_not_announce() -> None:
+def test_no_node_is_addressed_by_an_address_that_only_other_nodes_announced_for_it() -> None:
     links = all_reach(3)
     for own in (0, 1):  # all who are asked say it
         links[own][2]["203.0.113.7"] = links[own][2]["10.9.9.9"] = Way(0.0, 0.1, 99999.0)
@@ -166,11 +166,13 @@ def test_escape_codes_and_absurd_gpu_counts_in_answers_of_a_node_are_removed() -
         ("python train.py --num_nodes 700", ""),
     ],
 )
-def test_a_torchrun_option_for_a_wrong_number_of_nodes_is_detected(command: str, said: str) -> None:
+def test_a_train_command_whose_torchrun_nnodes_is_not_the_number_of_boxes_gives_an_error(
+    command: str, said: str
+) -> None:
     assert wrong_number(command, 2) == said
 
 
-def test_a_setup_that_fails_on_a_node_ends_that_of_other_nodes_with_the_same_error() -> None:
+def test_setup_starts_no_training_on_any_node_and_names_the_failed_node_if_one_fails() -> None:
     meeting, raised = Meeting(["a", "b", "c"]), dict[str, BoxstrapError]()
 
     def attend(host: str) -> None:
@@ -193,7 +195,7 @@ def test_a_setup_that_fails_on_a_node_ends_that_of_other_nodes_with_the_same_err
         assert raised[host].text() == "not started: b failed, and all begin or none."
 
 
-def test_a_node_with_verdict_return_ends_the_setup_of_the_other_nodes_as_failed() -> None:
+def test_a_node_whose_gpu_check_says_return_makes_setup_of_the_other_nodes_fail_naming_it() -> None:
     meeting = Meeting(["a", "b"])
     with pytest.raises(ReturnBoxError), meeting.attended_by("a"):
         raise ReturnBoxError("return it.")

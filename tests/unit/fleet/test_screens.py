@@ -55,7 +55,7 @@ def test_output_of_several_boxes_names_the_box_in_each_line_and_ends_with_a_tabl
     assert "b      3     2.0 s  no answer.\n\nb: no answer.\nLook.\n" in said.out
 
 
-def test_the_table_of_several_boxes_shows_the_last_line_seen_of_a_started_run(
+def test_the_table_of_several_boxes_shows_the_newest_output_line_of_a_started_run(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     screens = make_box_screens(HOSTS, make_screen(), as_json=False, brief=False)
@@ -153,7 +153,9 @@ def test_a_command_for_several_boxes_shows_a_live_row_each_unless_it_prints_logs
     assert "b      3" in out.getvalue()
 
 
-def test_late_output_of_a_box_after_ctrl_c_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_that_a_box_sends_after_ctrl_c_is_not_printed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     screens = make_box_screens(HOSTS, make_screen(), as_json=False, brief=True)
     screens.leave()
     screens.of("gpu-1").say("late")

@@ -54,7 +54,7 @@ def test_a_parameter_grid_makes_a_cell_for_each_combination_as_written(tmp_path:
     assert found.cells[0].filled("python train.py") == "python train.py --lr=1e-3 --seed=0"
 
 
-def test_a_wandb_sweep_file_is_read_as_wandb_does_but_bayes_is_refused(tmp_path: Path) -> None:
+def test_a_wandb_grid_sweep_gives_wandbs_commands_and_bayes_is_wrong_usage(tmp_path: Path) -> None:
     text = """\
 program: train.py
 name: demo
@@ -88,7 +88,7 @@ command: ["${env}", "${interpreter}", "${program}", "${args}"]
         ('[bash, -c, "go ${on} ${off} ${opt.lr}"]', "bash -c 'go 'True' 'false' '1e-3"),
     ],
 )  # fmt: skip
-def test_each_wandb_argument_form_puts_sweep_parameters_into_the_command(
+def test_each_wandb_placeholder_in_a_sweep_command_is_replaced_by_the_cells_parameters(
     tmp_path: Path, command: str, filled: str
 ) -> None:
     (cell,) = sweep_of(tmp_path, f"command: {command}\n{OF_WANDB}").cells
@@ -106,7 +106,7 @@ def test_sweep_cells_are_read_from_a_yaml_list_or_from_lines_of_commands(tmp_pat
     assert len({cell.key for cell in lines.cells}) == 3  # a line that is there twice runs twice
 
 
-def test_a_sweep_cell_keeps_its_key_when_the_grid_is_reordered_or_grows(tmp_path: Path) -> None:
+def test_a_sweep_cell_has_the_same_key_after_its_grid_is_reordered_or_grows(tmp_path: Path) -> None:
     keys = {cell.key for cell in sweep_of(tmp_path, GRID).cells}
     more = sweep_of(tmp_path, "parameters:\n  seed: [2, 1, 0, 3]\n  lr: [3e-4, 1e-3]\n")
     assert keys < {cell.key for cell in more.cells}
@@ -168,7 +168,7 @@ def test_only_sweep_cells_without_a_finished_or_live_run_are_queued_again(tmp_pa
     assert dealt.failed == 1
 
 
-def test_sweep_cells_given_to_an_unreachable_box_are_not_given_to_others(tmp_path: Path) -> None:
+def test_a_sweep_starts_no_cell_of_an_unreachable_box_on_another_box(tmp_path: Path) -> None:
     sweep = sweep_of(tmp_path, GRID)
     first, second, *_ = (cell.key for cell in sweep.cells)
     ledger = Ledger(boxes={first: "gone", second: "gone"})
@@ -181,7 +181,7 @@ def test_sweep_cells_given_to_an_unreachable_box_are_not_given_to_others(tmp_pat
 
 
 @pytest.mark.parametrize("state", ["done", "live", "stalled", "unknown"])
-def test_a_box_can_not_report_the_sweep_cell_of_another_box(tmp_path: Path, state: str) -> None:
+def test_a_sweep_ignores_a_run_of_a_cell_given_to_another_box(tmp_path: Path, state: str) -> None:
     sweep = sweep_of(tmp_path, GRID)
     first = sweep.cells[0].key
     runs = [CellRun(first, "a", "x", "failed"), CellRun(first, "b", "x", state)]
@@ -191,7 +191,7 @@ def test_a_box_can_not_report_the_sweep_cell_of_another_box(tmp_path: Path, stat
         assert not dealt.done + dealt.live + dealt.held + dealt.taken_out
 
 
-def test_a_sweep_report_ignores_figures_of_a_box_that_was_not_given_the_cell(
+def test_a_sweep_report_shows_a_cell_only_with_figures_of_the_box_that_was_given_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sweep = sweep_of(tmp_path, GRID)
@@ -208,7 +208,7 @@ def test_a_sweep_report_ignores_figures_of_a_box_that_was_not_given_the_cell(
     assert [one.box for one in results] == ["a", "", "", "", "", ""]
 
 
-def test_wait_awaits_a_sweep_cell_only_on_the_box_that_was_given_the_cell(
+def test_wait_waits_for_a_sweep_cell_only_on_the_box_to_which_that_cell_was_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sweep = sweep_of(tmp_path, "a\nb\n", "lr.txt")

@@ -102,7 +102,7 @@ def test_a_script_is_sent_to_a_box_as_one_line_that_every_login_shell_reads_alik
 @pytest.mark.slow
 @pytest.mark.parametrize("login", ["/bin/sh", "bash"])
 @pytest.mark.parametrize("of", ["/bin/sh", "bash --norc"])
-def test_shell_settings_of_the_box_do_not_change_what_a_sent_script_does(
+def test_a_script_sent_to_a_box_gives_the_same_output_whatever_its_shell_settings_are(
     login: str, of: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     noise = tmp_path / "noise"
@@ -123,7 +123,7 @@ def test_shell_settings_of_the_box_do_not_change_what_a_sent_script_does(
     assert not {line.partition("=")[0] for line in said.splitlines()} & {*SHELL_SETTINGS}
 
 
-def test_a_door_unsets_the_same_shell_settings_as_a_script_sent_by_ssh() -> None:
+def test_a_pasted_setup_script_unsets_the_same_shell_settings_as_a_script_sent_by_ssh() -> None:
     found = functions("lib", "base", ("reset_shell",))
     assert {*re.findall(r"\b[A-Z_]{3,}\b(?![=:])", found)} - {"LC_ALL", "LANGUAGE", "TMPDIR"} == {
         *SHELL_SETTINGS
@@ -145,7 +145,7 @@ def test_a_script_on_a_box_ends_though_a_background_process_of_it_lives_on() -> 
     assert time.monotonic() - begun < 60
 
 
-def test_a_script_on_a_box_takes_and_gives_megabytes_at_once() -> None:
+def test_a_script_on_a_box_reads_3_mib_of_input_while_it_prints_3_mib_without_hanging() -> None:
     data = os.urandom(3 << 20)
     assert run_script(LocalWire(), "cat", stdin=data) == data
     assert run_script(LocalWire(), "echo early", stdin=data) == b"early\n"
@@ -189,7 +189,7 @@ def test_the_error_for_a_missing_answer_of_a_box_shows_what_the_box_printed(
     assert "\x1b" not in caught.value.text()
 
 
-def test_a_script_that_dies_halfway_is_an_error(ssh_user: SshUser, server: Sshd) -> None:
+def test_a_script_killed_on_a_box_raises_a_no_answer_error(ssh_user: SshUser, server: Sshd) -> None:
     with pytest.raises(NoAnswer):
         run_script(LocalWire(), "echo half; kill -9 -$$")
 
@@ -230,7 +230,7 @@ def test_forty_megabytes_of_errors_do_not_stall_a_script_and_only_the_last_4_kib
         assert answer.errors.endswith(b"last words\n")
 
 
-def test_a_box_whose_ssh_server_runs_no_commands_is_reported_as_interactive(
+def test_a_box_whose_ssh_server_runs_no_commands_is_unreachable_with_hint_interactive_only(
     ssh_user: SshUser, start_server: Callable[..., Sshd]
 ) -> None:
     server = start_server("box", ssh_user.key, options=["MaxSessions 0"])

@@ -46,7 +46,7 @@ def seconds_until_lost(action: Callable[[], object]) -> float:
     return time.monotonic() - begun
 
 
-def test_a_silent_link_to_a_box_is_tested_after_4_seconds_and_given_up_after_12() -> None:
+def test_the_limits_for_a_silent_link_are_4_seconds_to_a_test_and_12_to_giving_up() -> None:
     assert ssh.ASK_AFTER == 4.0
     assert ssh.DEAD_AFTER == 12.0
 
@@ -182,7 +182,7 @@ def test_a_slow_upload_to_a_box_keeps_its_link_alive(ssh_user: SshUser, server: 
     listener.close()
 
 
-def test_a_link_to_a_box_survives_a_slow_reader_of_much_output(
+def test_a_link_whose_40_mb_of_output_nobody_reads_for_seconds_stays_open(
     ssh_user: SshUser, server: Sshd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A full window is not silence: the box still answers."""
@@ -217,7 +217,7 @@ def test_a_link_to_a_box_survives_that_boxstrap_was_stopped_for_ten_minutes(
     assert run_script(wire, "echo alive") == b"alive\n"
 
 
-def test_heartbeats_end_when_a_connection_is_closed(ssh_user: SshUser, server: Sshd) -> None:
+def test_closing_a_connection_ends_its_heartbeat_threads(ssh_user: SshUser, server: Sshd) -> None:
     before = set(threading.enumerate())
     wire = ssh_user.login("box")
     names = {"heartbeat", "heartbeat-ask", "stderr"}

@@ -296,7 +296,7 @@ def test_a_command_given_up_while_its_link_is_lost_raises_no_error_in_a_thread(
     assert not loud
 
 
-def test_a_link_lost_while_output_of_the_box_is_read_is_reported_as_lost(
+def test_a_connection_that_breaks_while_output_is_read_raises_a_link_lost_error(
     rude, ssh_user: SshUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     port, channels = rude()
@@ -316,7 +316,7 @@ def test_a_link_lost_while_output_of_the_box_is_read_is_reported_as_lost(
 
 
 @pytest.mark.parametrize("kind", ["send", "send_stderr", "both"])
-def test_a_box_that_sends_more_than_the_ssh_window_allows_loses_its_link(
+def test_the_link_to_a_box_is_closed_if_the_box_sends_more_than_the_ssh_window_allows(
     kind: str, rude, ssh_user: SshUser, faults: Faults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Data that nobody reads yet must not fill this machine's memory, be it output or errors."""
@@ -404,7 +404,7 @@ def test_a_real_openssh_server_with_only_weak_algorithms_is_refused(
     assert server.log.read_text().count("Accepted publickey") == 1
 
 
-def test_a_host_certificate_does_not_replace_the_pinned_host_key(
+def test_a_changed_host_key_is_refused_even_if_a_trusted_authority_certified_the_new_key(
     ssh_user: SshUser, start_server: Callable[..., Sshd], tmp_path: Path
 ) -> None:
     """Nor does a certificate authority in the user's known_hosts vouch for another key."""

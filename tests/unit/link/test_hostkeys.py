@@ -52,7 +52,9 @@ def test_the_first_login_pins_and_prints_a_host_key_once(ssh_user: SshUser, serv
     assert len(ssh_user.said) == 1
 
 
-def test_openssh_accepts_pinned_keys_by_address_and_alias(ssh_user: SshUser, server: Sshd) -> None:
+def test_ssh_accepts_the_saved_host_key_by_address_and_by_alias(
+    ssh_user: SshUser, server: Sshd
+) -> None:
     ssh_user.login("box")
     strict = ["-o", "StrictHostKeyChecking=yes", "-o", "BatchMode=yes"]
     strict += ["-o", f"UserKnownHostsFile={ssh_user.box('box').known_hosts}"]
@@ -130,7 +132,7 @@ def test_the_real_ssh_uses_no_control_socket_that_boxstrap_did_not_create(
 
 
 @pytest.mark.parametrize("kind", ["rsa", "ecdsa", "ed25519"])
-def test_the_next_login_asks_a_box_for_the_pinned_kind_of_host_key(
+def test_a_login_works_if_the_box_got_host_keys_of_more_kinds_since_the_first_login(
     ssh_user: SshUser, start_server: Callable[..., Sshd], kind: str
 ) -> None:
     server = start_server("box", ssh_user.key, host_key_types=(kind,))
@@ -223,7 +225,9 @@ def test_a_known_box_that_lost_its_record_or_pin_is_refused_until_new_box_is_giv
         ssh_user.box("box", name="box", new_box=True)
 
 
-def test_two_first_logins_at_once_make_one_known_box(ssh_user: SshUser, server: Sshd) -> None:
+def test_of_two_first_logins_at_once_the_later_refuses_a_host_key_other_than_the_saved_one(
+    ssh_user: SshUser, server: Sshd
+) -> None:
     first, second = ssh_user.box("box"), ssh_user.box("box")
     ssh_user.reach("box", box=first).close()
     ssh_user.reach("box", box=second).close()
@@ -293,7 +297,7 @@ def test_an_unexpected_host_key_is_refused_before_login(ssh_user: SshUser, serve
         ssh_user.login("box", host_key=WRONG)
 
 
-def test_first_contact_strict_or_ask_without_a_terminal_refuses_the_login(
+def test_with_first_contact_strict_or_ask_and_no_terminal_an_unknown_host_key_is_refused(
     ssh_user: SshUser, server: Sshd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bootstrap.link.prompt.Prompt.has_terminal", lambda _: False)
@@ -332,7 +336,7 @@ def test_a_host_key_in_known_hosts_is_pinned_silently(ssh_user: SshUser, server:
     assert ssh_user.box("box").known_hosts.exists()
 
 
-def test_a_login_asks_for_the_kind_of_host_key_in_the_users_known_hosts(
+def test_a_box_with_several_host_keys_is_accepted_if_known_hosts_has_one_of_them(
     ssh_user: SshUser, start_server: Callable[..., Sshd]
 ) -> None:
     """A box has several host keys; the one that is known must not look like a contradiction."""
@@ -344,7 +348,7 @@ def test_a_login_asks_for_the_kind_of_host_key_in_the_users_known_hosts(
         forgotten.forget_box(ssh_user.box(kind))
 
 
-def test_a_forgotten_box_that_shows_its_host_key_again_gets_back_its_name_and_runs(
+def test_a_login_to_a_forgotten_box_with_the_same_host_key_restores_its_name_and_runs(
     ssh_user: SshUser, start_server: Callable[..., Sshd], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server, other = (start_server(name, ssh_user.key) for name in ("box", "other"))

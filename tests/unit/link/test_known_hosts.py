@@ -9,7 +9,7 @@ from bootstrap.link.record import read_known_hosts
 from tests.unit.link.sshd import fingerprint, keygen
 
 
-def test_host_keys_are_found_by_pattern_port_and_hash_in_known_hosts(tmp_path: Path) -> None:
+def test_a_host_matches_known_hosts_lines_by_pattern_port_and_hashed_name(tmp_path: Path) -> None:
     keys = [keygen(tmp_path / f"k{number}") for number in range(6)]
     lines = [" ".join(k.with_name(f"{k.name}.pub").read_text().split()[:2]) for k in keys]
     path = tmp_path / "known_hosts"

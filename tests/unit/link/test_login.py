@@ -220,7 +220,7 @@ def test_a_wrong_passphrase_fails_the_login_after_a_single_question(
     assert len(prompts) == 1
 
 
-def test_an_encrypted_key_without_a_terminal_fails_the_login_with_its_own_message(
+def test_without_a_terminal_the_error_says_that_the_accepted_key_needs_its_passphrase(
     ssh_user: SshUser, start_server: Callable[..., Sshd], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bootstrap.link.prompt.Prompt.has_terminal", lambda _: False)
@@ -281,7 +281,7 @@ def test_login_with_identities_only_tries_no_agent_key_that_is_not_named(
     assert fingerprint(stray) not in error.what
 
 
-def test_identity_agent_none_hides_agent_keys_and_a_dead_agent_is_named_in_the_error(
+def test_a_login_tries_no_agent_key_with_identity_agent_none_and_names_a_dead_agent(
     ssh_user: SshUser, start_server: Callable[..., Sshd], agent: Callable[..., None]
 ) -> None:
     key = keygen(ssh_user.home / "held")
@@ -347,7 +347,7 @@ def test_unusable_ssh_keys_of_each_kind_have_an_error_message_of_their_own(
     assert "damaged" in error
 
 
-def test_too_many_agent_keys_fail_the_login_with_a_hint_at_identities_only(
+def test_if_the_box_hangs_up_after_too_many_agent_keys_the_hint_says_identities_only(
     ssh_user: SshUser, start_server: Callable[..., Sshd], agent: Callable[..., None]
 ) -> None:
     for number in range(8):
@@ -451,7 +451,7 @@ def test_a_login_refused_because_of_too_many_logins_at_once_is_tried_again(
     assert "too many logins at a time (MaxStartups). Trying again in 1 s." in warned[0]
 
 
-def test_several_commands_work_on_a_box_that_allows_one_per_login(
+def test_a_login_works_for_several_commands_at_once_on_a_box_with_max_sessions_1(
     ssh_user: SshUser, start_server: Callable[..., Sshd]
 ) -> None:
     server = start_server("box", ssh_user.key, options=["MaxSessions 1"])
@@ -488,7 +488,7 @@ def test_each_cause_of_an_unreachable_box_has_its_own_message(ssh_user: SshUser)
             one.close()
 
 
-def test_a_login_that_is_not_needed_leaves_no_open_file(ssh_user: SshUser, server: Sshd) -> None:
+def test_closing_an_unfinished_login_leaves_no_open_file(ssh_user: SshUser, server: Sshd) -> None:
     from bootstrap.link.dial import dial
 
     dialing = dial(ssh_user.endpoint("box"))
@@ -507,7 +507,7 @@ def test_the_login_user_is_the_local_account_by_default(ssh_user: SshUser, serve
 
 
 @pytest.mark.parametrize("certified", ["", "-cert-v01@openssh.com"])
-def test_an_rsa_login_before_the_servers_signature_list_uses_sha2_512(certified: str) -> None:
+def test_an_rsa_key_signs_with_sha2_512_if_the_server_lists_no_algorithms(certified: str) -> None:
     ours, theirs = socket.socketpair()
     with theirs, HeardSocket(fileno=ours.detach()) as connected:
         transport = BoxTransport(connected)

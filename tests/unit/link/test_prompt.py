@@ -107,14 +107,14 @@ def test_a_yes_or_no_question_without_a_terminal_counts_as_answered_no() -> None
 @pytest.mark.parametrize(
     "asks", ["confirm('?')", "choose('?', ['a', 'b'])", "ask('?', bool, 'it')", "secret('?')"]
 )
-def test_no_question_is_asked_on_a_terminal_nobody_sees(asks: str) -> None:
+def test_a_question_on_a_terminal_nobody_sees_gets_its_default_answer_unasked(asks: str) -> None:
     """As by an agent: it has the terminal of whoever started it, and would wait forever."""
     shown, printed = on_a_terminal(f"print(Prompt(print).{asks})", unseen=True)
     assert not shown
     assert printed.strip() in ("False", "a", "None")
 
 
-def test_a_prompt_prints_a_text_by_the_given_function() -> None:
+def test_a_text_said_by_a_prompt_is_printed_by_the_function_that_the_prompt_was_given() -> None:
     said: list[str] = []
     Prompt(said.append).say("hello")
     assert said == ["hello"]

@@ -80,7 +80,9 @@ def test_a_lost_link_to_a_box_is_first_reconnected_without_a_pause(world: Refusi
     assert world.wires[0].closed == 1
 
 
-def test_a_first_login_cut_by_the_box_is_retried_unlike_a_refusal(world: RefusingWorld) -> None:
+def test_a_first_login_is_tried_three_times_if_cut_and_once_if_refused(
+    world: RefusingWorld,
+) -> None:
     broken = LoginBroken("it hung up.")
     world.errors = [broken, broken]
     link = world.link()
@@ -108,7 +110,7 @@ def test_a_query_to_a_box_is_repeated_after_the_link_came_back(world: RefusingWo
     assert len(world.wires) == 3
 
 
-def test_pauses_between_reconnections_grow_to_a_maximum(world: RefusingWorld) -> None:
+def test_pauses_between_tries_to_reconnect_grow_up_to_a_maximum(world: RefusingWorld) -> None:
     link = world.link()
     world.errors = [UnreachableError("no")] * 9
     link.reconnect(LOST)
@@ -117,7 +119,9 @@ def test_pauses_between_reconnections_grow_to_a_maximum(world: RefusingWorld) ->
     assert world.told.count("back") == 1
 
 
-def test_reconnecting_to_a_box_gives_up_at_last_with_its_last_error(world: RefusingWorld) -> None:
+def test_reconnecting_raises_the_last_error_once_its_time_limit_is_over(
+    world: RefusingWorld,
+) -> None:
     link = world.link(patience_s=60)
     world.errors = [UnreachableError("no route")] * 3 + [UnreachableError("no answer")] * 1000
     with pytest.raises(UnreachableError, match="no answer"):
@@ -159,7 +163,7 @@ def test_a_changed_host_key_ends_reconnecting_at_once(world: RefusingWorld) -> N
     assert world.pauses == []
 
 
-def test_actions_set_for_reconnecting_run_each_time(world: RefusingWorld) -> None:
+def test_functions_set_for_a_reconnection_are_called_after_each_one(world: RefusingWorld) -> None:
     link = world.link()
     done: list[int] = []
     link.on_reconnect.append(lambda: done.append(len(done)))
@@ -182,7 +186,9 @@ def test_a_link_lost_again_just_after_reconnecting_is_reconnected(world: Refusin
     assert world.told[-1] == "back"
 
 
-def test_pauses_of_reconnecting_start_short_again_after_events(world: RefusingWorld) -> None:
+def test_the_pause_before_reconnecting_is_short_again_after_a_new_event(
+    world: RefusingWorld,
+) -> None:
     backoff = Backoff()
     for news in (1, 1, 1, 1, 2, 2):
         backoff.lost(LinkLost("the link broke"), news)

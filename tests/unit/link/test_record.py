@@ -120,7 +120,7 @@ TWO = READ.using("other-00000001", root="b" * 40, workdir="/mine", snapshot="c" 
 """The box after another repository was set up on it too."""
 
 
-def test_a_second_repository_on_a_box_keeps_the_first_repositorys_record() -> None:
+def test_recording_a_second_repository_on_a_box_leaves_the_entry_of_the_first_unchanged() -> None:
     record.save_box(TWO)
     box = registry.box_by_name("gpu")
     assert box == TWO
@@ -134,7 +134,7 @@ def test_a_second_repository_on_a_box_keeps_the_first_repositorys_record() -> No
     assert again.last.root == READ.last.root
 
 
-def test_two_commands_at_once_both_keep_what_they_recorded_of_a_box() -> None:
+def test_what_two_commands_at_once_record_of_a_box_is_all_in_its_record_afterwards() -> None:
     record.save_box(READ)
     record.save_box(TWO)  # by another command, while this one still has what it read before
     record.save_box(dataclasses.replace(READ, seen=7.0).using("third-00000002", snapshot="e" * 40))
@@ -149,7 +149,7 @@ def test_two_commands_at_once_both_keep_what_they_recorded_of_a_box() -> None:
     assert registry.box_by_name("gpu") == KnownBox("gpu", "elsewhere", created=9.0)
 
 
-def test_a_long_command_saves_its_edits_of_a_box_record_and_keeps_those_of_others() -> None:
+def test_a_long_command_saves_its_changes_of_a_box_record_without_undoing_those_of_others() -> None:
     """As `sync --watch` does, which saves the record after each save of a file."""
     terms = {"seconds": 60.0, "set": 5.0, "extended": 0.0, "held": "no-key"}
     record.save_box(dataclasses.replace(READ, lease=terms))
@@ -182,7 +182,7 @@ def test_a_long_command_saves_its_edits_of_a_box_record_and_keeps_those_of_other
         assert after.last.key == "other-00000001"
 
 
-def test_unknown_keys_in_a_box_record_of_the_same_version_are_kept() -> None:
+def test_saving_a_box_record_of_the_same_version_does_not_delete_its_unknown_keys() -> None:
     values = {**WRITTEN, "v": VERSION, "novelty": [1], "extra": {"region": "eu", "secrets": "KEY"}}
     written = rewritten(write("gpu", values))
     assert written["novelty"] == [1]
@@ -229,7 +229,9 @@ def newer() -> Path:
     return write("gpu", {"v": VERSION + 1, "name": {"short": "gpu"}, "way": "another"})
 
 
-def test_a_box_record_of_a_newer_boxstrap_is_refused_and_never_overwritten(newer: Path) -> None:
+def test_using_a_box_recorded_by_a_newer_boxstrap_is_wrong_usage_and_writes_nothing(
+    newer: Path,
+) -> None:
     before = newer.read_bytes()
     (newer.parent / "known_hosts").write_text("[1.2.3.4]:2222 ssh-ed25519 AAAA\n")
     sentence = (
@@ -297,7 +299,9 @@ def test_the_record_of_a_box_that_another_command_forgot_is_not_created_again(
     assert not box.folder.exists()
 
 
-def test_boxes_lists_a_newer_boxstraps_record_and_forget_refuses(user: User, newer: Path) -> None:
+def test_boxes_lists_a_box_that_a_newer_boxstrap_recorded_and_forget_of_it_exits_with_2(
+    user: User, newer: Path
+) -> None:
     target = user.state / "boxes" / "gpu"
     target.mkdir(parents=True)
     (target / "box.json").write_bytes(newer.read_bytes())

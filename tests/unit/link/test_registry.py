@@ -65,7 +65,7 @@ def test_the_name_of_a_known_box_leads_to_its_host() -> None:
     assert registry.lookup("elsewhere")[1] is None
 
 
-def test_a_known_box_given_by_another_form_of_its_host_keeps_its_name_and_profile() -> None:
+def test_a_known_box_typed_as_an_ssh_command_has_its_earlier_name_and_profile() -> None:
     first = dataclasses.replace(get_or_create("root@1.2.3.4:22"), profile="vast", key="SHA256:x")
     record.save_box(first)
     again = get_or_create("ssh root@1.2.3.4 -p 22")
@@ -73,7 +73,7 @@ def test_a_known_box_given_by_another_form_of_its_host_keeps_its_name_and_profil
     assert again.host_text == "ssh root@1.2.3.4 -p 22"
 
 
-def test_new_boxes_at_a_known_address_get_numbered_names_and_the_address_means_the_newest() -> None:
+def test_with_new_box_a_known_address_gives_a_name_with_a_number_and_then_means_that_box() -> None:
     for number in range(3):
         box = get_or_create("root@1.2.3.4:22", new_box=number > 0)
         record.save_box(dataclasses.replace(box, created=float(number)))
@@ -124,7 +124,7 @@ def test_a_new_name_renames_the_known_box_and_its_former_name_still_finds_the_bo
     assert registry.lookup("nina")[1] == only
 
 
-def test_an_earlier_name_of_a_renamed_box_suggests_its_present_name() -> None:
+def test_an_earlier_name_of_a_box_typed_as_host_is_answered_by_did_you_mean_its_new_name() -> None:
     for name in ("gpu", "nina", "third"):
         record.save_box(get_or_create("root@10.1.2.3:22", name=name))
     (only,) = record.all_boxes()
@@ -148,7 +148,7 @@ def test_a_command_that_only_reads_does_not_rename_a_known_box() -> None:
         registry.resolve_box(BoxOptions(host="local", name="nina"), print)
 
 
-def test_a_known_box_given_by_its_address_is_logged_in_to_with_the_key_kept_for_it(
+def test_a_login_by_address_to_a_known_box_uses_the_key_file_saved_for_that_box(
     tmp_path: Path,
 ) -> None:
     (key := tmp_path / "id").touch()
@@ -184,14 +184,14 @@ def test_a_box_can_not_be_given_the_name_of_another_host(monkeypatch: pytest.Mon
     assert get_or_create("root@9.9.9.9:22", "9.9.9.9", name="any").name == "any"
 
 
-def test_a_box_name_that_is_a_path_or_invalid_is_refused() -> None:
+def test_a_box_name_with_a_slash_blank_leading_dot_or_dash_or_64_letters_is_wrong_usage() -> None:
     for name in ("../x", ".x", "a/b", "", "-x", "x" * 64, "a b"):
         with pytest.raises(UsageError, match="name"):
             get_or_create("gpu", name=name)
         assert registry.box_by_name(name) is None
 
 
-def test_a_box_record_dated_in_the_future_is_not_newer_than_a_new_box() -> None:
+def test_an_address_means_the_box_added_last_even_if_an_older_record_has_a_future_date() -> None:
     old = get_or_create("root@1.2.3.4:22")
     record.save_box(dataclasses.replace(old, created=old.created + 10**9))
     new = get_or_create("root@1.2.3.4:22", new_box=True)
@@ -200,7 +200,7 @@ def test_a_box_record_dated_in_the_future_is_not_newer_than_a_new_box() -> None:
 
 
 @pytest.mark.parametrize(("text", "hostname"), [("gpu", "10.1.2.3"), ("1.2.3.4", "")])
-def test_an_address_means_its_newest_box_even_if_an_older_box_is_named_so(
+def test_a_typed_address_chooses_the_newest_box_there_even_if_an_older_box_has_it_as_its_name(
     text: str, hostname: str
 ) -> None:
     record.save_box(get_or_create(text, hostname))
@@ -241,7 +241,7 @@ def test_box_names_that_differ_only_in_capitals_are_the_same_name() -> None:
         '{"name": "gpu", "host_text": "gpu", "folder_name": "../gpu"}',
     ],
 )
-def test_a_malformed_box_record_is_ignored_and_listed_as_unreadable(text: str) -> None:
+def test_a_box_with_a_malformed_record_is_not_known_and_is_listed_as_unreadable(text: str) -> None:
     box = get_or_create("gpu", "10.1.2.3")
     record.save_box(box)
     (box.folder / "box.json").write_text(text)
@@ -250,7 +250,7 @@ def test_a_malformed_box_record_is_ignored_and_listed_as_unreadable(text: str) -
     assert [lost.name for lost in record.unreadable_record()] == ["gpu"]
 
 
-def test_boxes_at_a_shared_address_are_distinguished_by_user() -> None:
+def test_hugging_face_jobs_at_their_one_address_are_different_boxes_by_their_user_name() -> None:
     def met(text: str, user: str) -> KnownBox:
         endpoint = Endpoint("ssh.hf.jobs", "ssh.hf.jobs", user, 22)
         return registry.get_or_create(parse_host(text), endpoint)
@@ -273,7 +273,7 @@ def test_boxes_at_a_shared_address_are_distinguished_by_user() -> None:
     assert registry.get_or_create(parse_host("me@1.2.3.4"), me).name == "1.2.3.4-22"
 
 
-def test_a_command_without_host_names_the_clone_that_the_only_box_belongs_to() -> None:
+def test_without_host_the_error_names_the_other_repository_that_has_the_only_known_box() -> None:
     there = (record.BoxRepository("homework-aaaaaaaa", place="/w/homework"),)
     box = get_or_create("root@1.2.3.4:22")
     record.save_box(dataclasses.replace(box, repositories=there))
@@ -296,7 +296,7 @@ def test_the_end_of_a_rented_box_is_announced_in_its_last_hour() -> None:
 
 
 @pytest.mark.parametrize("address", ["1.2.3.4;id", "$(id)", "-oPort=1", "a b", "1.2.3.4\n", "\0"])
-def test_a_hostile_address_from_a_providers_account_is_refused_as_no_address(
+def test_a_hostile_address_in_a_providers_answer_is_an_error_that_the_box_has_no_address(
     monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
     rented = RentedBox("vast", "7", "", RentedState.RUNNING, address=address, port=22, user="root")

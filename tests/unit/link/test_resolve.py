@@ -22,7 +22,7 @@ def test_a_host_alias_in_an_included_ssh_config_file_is_resolved(ssh_user: SshUs
     assert endpoint.identity_files == (ssh_user.key,)
 
 
-def test_match_blocks_of_the_ssh_config_apply_to_a_host(ssh_user: SshUser) -> None:
+def test_the_login_user_comes_from_a_match_block_of_the_ssh_config(ssh_user: SshUser) -> None:
     ssh_user.write("Match host gpu exec true\n  User matched")
     assert ssh_user.endpoint("gpu").user == "matched"
 
@@ -57,7 +57,7 @@ def test_proxy_command_tokens_of_the_ssh_config_are_expanded(ssh_user: SshUser) 
     assert ssh_user.endpoint("gpu").proxy_command is None
 
 
-def test_identity_files_of_the_ssh_config_are_expanded_and_missing_files_dropped(
+def test_variables_in_identity_file_of_the_ssh_config_are_replaced_and_missing_keys_skipped(
     ssh_user: SshUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KEYS", str(ssh_user.home))
@@ -108,7 +108,9 @@ def test_a_public_key_as_identity_is_refused_naming_the_private_key(ssh_user: Ss
     assert f"Name the private one: {ssh_user.key}" in found.value.text()
 
 
-def test_login_uses_host_key_alias_timeout_and_family_of_the_ssh_config(ssh_user: SshUser) -> None:
+def test_a_login_obeys_host_key_alias_connect_timeout_and_address_family_of_the_ssh_config(
+    ssh_user: SshUser,
+) -> None:
     ssh_user.write("Host gpu\n HostKeyAlias box\n ConnectTimeout 3\n AddressFamily inet6")
     endpoint = ssh_user.endpoint("gpu")
     assert endpoint.host_key_alias == "box"

@@ -145,7 +145,7 @@ def test_a_shared_connection_is_used_only_for_the_same_user_address_key_and_pin(
 
 
 @pytest.mark.parametrize("how", ["host key", "revoked", "moves much", "off"])
-def test_a_command_that_has_to_check_the_box_itself_does_not_use_a_shared_connection(
+def test_a_command_with_host_key_a_revoked_key_or_much_to_transfer_opens_its_own_login(
     how: str, keeping: KeepingUser, server: Sshd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keeping.open()
@@ -240,7 +240,9 @@ def test_three_commands_at_once_open_one_shared_login(keeping: KeepingUser, serv
     assert logins(server) == before + 1
 
 
-def test_a_crashed_shared_connection_is_opened_again(keeping: KeepingUser, server: Sshd) -> None:
+def test_the_login_after_a_shared_connection_crashed_opens_another(
+    keeping: KeepingUser, server: Sshd
+) -> None:
     path = keeping.open()
     os.kill(pid_of(path), signal.SIGKILL)
     wait_until(lambda: not mux.is_alive(str(path)))
@@ -255,7 +257,7 @@ def test_a_crashed_shared_connection_is_opened_again(keeping: KeepingUser, serve
 
 
 @pytest.mark.parametrize("fault", ["box", "master"])
-def test_an_unresponsive_shared_connection_is_replaced_by_a_login_at_once(
+def test_a_command_logs_in_itself_at_once_if_the_shared_connection_does_not_respond(
     fault: str, keeping: KeepingUser, start_server: Callable[..., Sshd], tmp_path: Path
 ) -> None:
     server = start_server("box", keeping.user.key)
@@ -326,7 +328,7 @@ def test_a_box_that_stops_answering_over_a_shared_connection_is_reported_as_a_lo
     relay.close()
 
 
-def test_a_box_out_of_reach_when_much_is_to_come_over_a_login_is_a_lost_link(
+def test_a_login_for_a_large_transfer_is_tried_again_if_the_box_is_out_of_reach_once(
     keeping: KeepingUser, server: Sshd
 ) -> None:
     keeping.open()
@@ -347,7 +349,7 @@ def test_a_box_out_of_reach_when_much_is_to_come_over_a_login_is_a_lost_link(
         assert run_script(box.wire, "echo again") == b"again\n"
 
 
-def test_a_shared_connection_to_a_slow_box_is_not_replaced(
+def test_a_command_to_a_slow_box_still_uses_the_shared_connection_and_closes_its_own_login(
     keeping: KeepingUser, start_server: Callable[..., Sshd]
 ) -> None:
     """What goes over the connection of others, as their ssh, is not ended for that."""
@@ -370,7 +372,7 @@ def test_a_shared_connection_to_a_slow_box_is_not_replaced(
     relay.close()
 
 
-def test_a_command_that_the_shared_connection_refuses_gets_its_own_login(
+def test_a_command_opens_its_own_login_if_the_shared_connection_admits_no_more_commands(
     keeping: KeepingUser, start_server: Callable[..., Sshd]
 ) -> None:
     server = start_server("box", keeping.user.key, options=["MaxSessions 1"])
@@ -387,7 +389,7 @@ def test_a_command_that_the_shared_connection_refuses_gets_its_own_login(
         assert first.read(99) == b"first"
 
 
-def test_closing_the_shared_connection_ends_commands_over_it_as_a_lost_link(
+def test_closing_the_shared_connection_gives_commands_that_use_it_a_link_lost_error(
     keeping: KeepingUser, server: Sshd
 ) -> None:
     path = keeping.open()

@@ -99,7 +99,7 @@ def test_a_host_with_shell_or_control_characters_is_refused_with_an_example() ->
 
 
 @given(st.text(max_size=40) | st.text("ssh -piJL@:[]a1.%/", max_size=40))
-def test_any_typed_host_has_plain_characters_or_is_a_usage_error(text: str) -> None:
+def test_any_text_typed_as_host_is_wrong_usage_unless_it_has_no_shell_characters(text: str) -> None:
     try:
         target = parse_host(text)
     except UsageError:
@@ -139,13 +139,15 @@ def test_each_way_of_typing_a_host_means_the_same_box(user: str, address: str, p
         ("setup", None),
     ],
 )
-def test_an_unquoted_ssh_command_is_answered_in_quoted_form(line: str, form: str | None) -> None:
+def test_an_ssh_command_pasted_without_quotes_after_host_is_suggested_with_quotes(
+    line: str, form: str | None
+) -> None:
     assert looks_like_unquoted_ssh(line.split()) == form
     if form:
         parse_host(form.removeprefix("--host ").strip('"'))
 
 
-def test_a_port_forward_in_a_pasted_ssh_command_is_for_tunnel_alone(user: User) -> None:
+def test_status_of_a_pasted_ssh_command_with_a_port_forward_advises_tunnel(user: User) -> None:
     """Also if the box can't be reached: the message comes before the login."""
     paste = f"ssh -p 1 root@127.0.0.1 -L {FORWARD}"
     done = user.run("status", "--host", paste).must(3)

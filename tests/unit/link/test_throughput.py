@@ -16,7 +16,9 @@ pytestmark = pytest.mark.slow
 SIZE = 60_000_000
 
 
-def test_a_transfer_to_a_far_box_fills_a_large_ssh_window(ssh_user: SshUser, server: Sshd) -> None:
+def test_a_transfer_from_a_box_half_a_second_away_is_faster_than_6_mb_a_second(
+    ssh_user: SshUser, server: Sshd
+) -> None:
     """At a round trip of half a second, windows of 2 MiB would limit it to 4 MB/s."""
     relay = Relay(server.port, delay=0.25)
     ssh_user.write(f"Host far\n HostName 127.0.0.1\n Port {relay.port}")

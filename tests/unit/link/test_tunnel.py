@@ -119,7 +119,7 @@ def test_a_tunnel_uses_a_free_port_if_the_wanted_one_is_taken(opened: Opened, fa
         assert opened.tunnel(9, here=port).port != port
 
 
-def test_a_tunnel_to_a_closed_port_warns_once_and_keeps_trying_the_port(opened: Opened) -> None:
+def test_a_tunnel_to_a_closed_port_warns_once_and_works_once_that_is_open(opened: Opened) -> None:
     port = free_port()
     tunnel = opened.tunnel(port)
     for _ in range(2):
@@ -136,7 +136,7 @@ def test_a_tunnel_to_a_closed_port_warns_once_and_keeps_trying_the_port(opened: 
             assert peer.recv(10) == b"hello"
 
 
-def test_a_lost_link_resets_open_tunnel_connections_and_keeps_new_ones_waiting(
+def test_a_lost_link_resets_open_tunnel_connections_and_new_ones_wait_until_it_is_back(
     server: Sshd, ssh_user: SshUser
 ) -> None:
     """A connection that was cut off must not look like one that ended."""
@@ -165,7 +165,9 @@ def test_a_lost_link_resets_open_tunnel_connections_and_keeps_new_ones_waiting(
         peer.close()
 
 
-def test_tunnel_data_nobody_reads_here_stays_on_the_box(server: Sshd, ssh_user: SshUser) -> None:
+def test_a_tunnel_takes_under_24_mib_that_nobody_reads_here(
+    server: Sshd, ssh_user: SshUser
+) -> None:
     sent = []
 
     def flood(peer: socket.socket) -> None:
@@ -184,7 +186,7 @@ def test_tunnel_data_nobody_reads_here_stays_on_the_box(server: Sshd, ssh_user: 
         assert before < 24 * 2**20
 
 
-def test_a_box_whose_sshd_forbids_port_forwarding_is_recognized(
+def test_the_test_for_port_forwarding_says_no_if_sshd_forbids_it(
     start_server: Callable[..., Sshd], ssh_user: SshUser
 ) -> None:
     server = start_server("box", ssh_user.key, options=["AllowTcpForwarding no"])
@@ -192,7 +194,9 @@ def test_a_box_whose_sshd_forbids_port_forwarding_is_recognized(
     assert not forwards(ssh_user.login("box"))
 
 
-def test_a_box_that_allows_port_forwarding_is_recognized(server: Sshd, ssh_user: SshUser) -> None:
+def test_the_test_for_port_forwarding_says_yes_for_an_ordinary_box_and_this_machine(
+    server: Sshd, ssh_user: SshUser
+) -> None:
     assert forwards(ssh_user.login("box"))
     assert forwards(LocalWire())
 

@@ -56,7 +56,7 @@ def test_host_local_gets_no_ssh_alias(
     assert not place.folder.exists()
 
 
-def test_a_later_setup_writes_no_ssh_config_entry_once_the_user_removed_it_or_switched_it_off(
+def test_setup_adds_no_ssh_config_entry_after_the_user_removed_the_block_or_set_the_variable_off(
     place: ConfigPlace, make_box: MakeBox, screen: Screen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     box = make_box("my-box")
@@ -95,7 +95,7 @@ def test_a_read_only_ssh_config_gives_one_warning_and_fails_no_setup(
     assert "ssh/config can't be used: no space left on device.\n" in said.getvalue()
 
 
-def test_a_box_reached_by_its_ssh_config_entry_keeps_its_recorded_host(
+def test_a_login_as_root_at_box_name_does_not_replace_the_recorded_address_of_the_box(
     place: ConfigPlace, make_box: MakeBox
 ) -> None:
     """`root@my-box` is resolved by our own entry, so the host by which the box was met is kept."""

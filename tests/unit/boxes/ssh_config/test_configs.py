@@ -68,7 +68,7 @@ def test_removing_the_ssh_config_block_keeps_lines_added_by_the_user(
     assert place.config.read_bytes() == USUAL
 
 
-def test_the_include_line_is_found_where_the_user_moved_it_in_the_ssh_config(
+def test_an_include_line_that_the_user_moved_in_the_ssh_config_is_not_added_a_second_time(
     place: ConfigPlace, make_box: MakeBox
 ) -> None:
     include = place.include
@@ -80,7 +80,7 @@ def test_the_include_line_is_found_where_the_user_moved_it_in_the_ssh_config(
         assert not has_block(lookalike.encode(), include)
 
 
-def test_an_include_line_in_the_ssh_config_that_has_no_effect_is_reported(
+def test_an_include_line_inside_a_host_block_of_the_ssh_config_is_reported_as_without_effect(
     place: ConfigPlace, make_box: MakeBox
 ) -> None:
     make_box("my-box")

@@ -99,7 +99,7 @@ def test_a_box_known_by_a_bare_address_gets_an_ssh_alias_with_its_port(
     assert before[0] != 0
 
 
-def test_ssh_config_entries_follow_a_moved_box_and_lose_a_forgotten_box(
+def test_an_ssh_config_entry_gets_the_new_port_of_its_box_and_is_deleted_by_forget(
     place: ConfigPlace, make_box: MakeBox
 ) -> None:
     make_box("one")
@@ -161,7 +161,7 @@ def test_a_users_own_ssh_alias_of_a_box_gains_only_the_pinned_host_key(
     assert now == plain
 
 
-def test_a_second_box_behind_a_users_ssh_alias_also_gets_an_alias_of_its_own(
+def test_a_second_box_at_the_address_of_a_users_ssh_alias_gets_an_ssh_entry_by_box_name(
     place: ConfigPlace, make_box: MakeBox
 ) -> None:
     """--new-box: `ssh gpu` accepts both keys; the new box also has its own name."""

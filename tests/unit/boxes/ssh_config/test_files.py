@@ -161,7 +161,7 @@ def test_ssh_config_entries_work_with_folders_of_blanks_and_odd_letters(
     assert mine["userknownhostsfile"] == str(box.known_hosts)
 
 
-def test_the_ssh_config_is_searched_in_the_account_home_unless_a_variable_names_it(
+def test_boxstrap_edits_the_ssh_config_of_the_account_home_unless_a_variable_names_another(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
@@ -189,7 +189,7 @@ exec {} "$@"
 """
 
 
-def test_an_ssh_without_kerberos_support_gets_no_gssapi_option(
+def test_ssh_config_entries_have_no_gssapi_option_if_ssh_here_lacks_kerberos_support(
     place: ConfigPlace, make_box: MakeBox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """As OpenSSH 10 of Debian's unstable: a line of complaint at each login."""
