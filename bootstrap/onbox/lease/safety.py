@@ -174,7 +174,8 @@ class ResultsLook:
 
 def _text(file: Path) -> str:
     """Read a note of boxstrap's, whose paths may have any bytes."""
-    return os.fsdecode(file.read_bytes()).removesuffix("\n")
+    text = os.fsdecode(file.read_bytes())
+    return text[:-1] if text.endswith("\n") else text
 
 
 def _opened(file: str | Path, mode: str) -> IO[Any]:

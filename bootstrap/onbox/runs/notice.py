@@ -23,7 +23,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache, partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
@@ -321,7 +321,7 @@ exec bash -o pipefail -c "$3"
 """
 
 
-@cache
+@lru_cache(maxsize=None)  # noqa: UP033 - Python 3.8
 def begin(box_home: Path) -> None:
     """Start to look for notices to this box, once in this process."""
     heeder = NoticeHeeder(box_home)

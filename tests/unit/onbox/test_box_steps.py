@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from pathlib import Path
 from random import Random
@@ -94,3 +95,14 @@ def test_a_step_says_why_it_runs_from_its_stamp_and_its_check(
     assert step.is_spoiled == bool(stamp)
     step.note_success()
     assert (tmp_path / "steps/some.ok").read_text() == "v1 \n"
+
+
+NEWER = re.compile(r"\.remove(?:suf|pre)fix\(|from functools import (?:.*, )?cache\b|strict=")
+OF_ENVIRONMENTS = {"onbox/python/bytecode.py", "onbox/python/imports.py"}
+"""They run on the training's Python, and compile nothing on one before 3.10."""
+
+
+def test_programs_of_the_box_call_nothing_that_python_3_8_lacks() -> None:
+    """A box whose system has that Python has its monitor and its steps in it."""
+    own = {name: text for name, text in onbox_files().items() if name not in OF_ENVIRONMENTS}
+    assert [name for name, text in own.items() if NEWER.search(text)] == []
