@@ -54,14 +54,23 @@ def test_stop_also_ends_processes_of_a_run_that_detached_into_their_own_unix_ses
         assert (run["rc"], run["ended"]) == (143, "stop")
 
 
-def test_stop_ends_all_processes_of_a_run_by_its_cgroup_if_the_box_allows(rent: Rent) -> None:
+def test_stop_ends_what_a_finished_run_left_and_by_its_cgroup_all_of_a_live_one(rent: Rent) -> None:
     rented = rent("vast", used=True)
+    begin = "subprocess.Popen(['sleep', '700.2'], start_new_session=True)"
+    train = f"import subprocess\n{begin}\nprint('step 1')\n"
+    repository = rented.user.repository(boxstrap__yaml=PROFILE, train__py=train)
+    rented.run("setup").must(0)
+    assert "finished; 1 of its processes live on" in rented.run("status").must(0).out
+    assert rented.run("stop", "--json").must(0).json()["stopped"] == ["train-1"]
+    assert alive(rented) == []
+    assert "nothing was running" in rented.run("stop").must(0).out
+    assert "homework/train-1  finished  " in rented.run("status").must(0).out
     rented.box.run("mkdir /cgroups && mount -t cgroup2 none /cgroups")
     # Without mark, parent or session: only its cgroup shows which run it belongs to.
     train = SCATTERED.replace('["sleep", "700.4"]', '["sh", "-c", "setsid sleep 700.4 & exit 0"]')
-    rented.user.repository(boxstrap__yaml=PROFILE, train__py=train)
-    rented.run("setup").must(0)
-    group = rented.as_user(f"cat {rented.folder}/runs/*/train-1/cgroup").strip()
+    repository.write({"train.py": train})
+    rented.run("run").must(0)
+    group = rented.as_user(f"cat {rented.folder}/runs/*/train-2/cgroup").strip()
     # Plus the shell of its command.
     assert len(rented.box.read(f"{group}/cgroup.procs").split()) == len(alive(rented)) + 1 == 6
     rented.run("stop").must(0)
@@ -84,16 +93,3 @@ def test_stop_names_a_process_of_a_run_that_it_could_not_end(rent: Rent) -> None
     assert "was stopped; " in rented.run("status").must(0).out
     rented.box.run("pkill -9 -f '[s]leep 700.2'")
     assert "nothing was running" in rented.run("stop").must(0).out
-
-
-def test_status_counts_processes_left_by_a_finished_run_and_stop_ends_them(rent: Rent) -> None:
-    rented = rent("vast", used=True)
-    begin = "subprocess.Popen(['sleep', '700.2'], start_new_session=True)"
-    train = f"import subprocess\n{begin}\nprint('step 1')\n"
-    rented.user.repository(boxstrap__yaml=PROFILE, train__py=train)
-    rented.run("setup").must(0)
-    assert "finished; 1 of its processes live on" in rented.run("status").must(0).out
-    assert rented.run("stop", "--json").must(0).json()["stopped"] == ["train-1"]
-    assert alive(rented) == []
-    assert "nothing was running" in rented.run("stop").must(0).out
-    assert "homework/train-1  finished  " in rented.run("status").must(0).out
