@@ -63,8 +63,9 @@ def test_setup_removes_the_lock_file_of_a_killed_git_but_not_that_of_a_git_at_wo
         at_work.stdin.write(b"HEAD\n")
         at_work.stdin.flush()
         assert at_work.stdout.readline() == b"HEAD missing\n"  # until then it has another name
-        with pytest.raises(repair.StepError, match="git-busy"):
+        with pytest.raises(repair.StepError) as refused:
             repair.free_locks(str(store), str(store))
+        assert refused.value.code == "git-busy"
         at_work.stdin.close()
     repair.free_locks(str(store), str(store))
     assert not left.exists()
