@@ -397,9 +397,7 @@ def test_an_azure_box_is_gone_only_once_its_machine_is_deleted(world: RentingWor
     assert azure.groups == {}
 
 
-def test_the_innermost_error_code_and_message_of_an_azure_refusal_are_reported_as_its_reason() -> (
-    None
-):
+def test_the_innermost_code_and_message_of_an_azure_refusal_are_reported_as_its_reason() -> None:
     inner = {"error": {"code": "ResourceDeploymentFailure", "message": "x", "details": []}}
     inner["error"]["details"] = [{"code": "SkuNotAvailable", "message": "none"}]  # type: ignore[assignment]
     as_text = {"code": "Conflict", "message": json.dumps(inner)}

@@ -543,9 +543,7 @@ def test_guard_exits_with_3_naming_boxes_of_unknown_id_and_leaves_a_box_that_dow
     assert account.changed == ["PUT /api/v0/instances/1000/"]
 
 
-def test_guard_refuses_to_count_a_lease_by_this_machines_clock_if_the_account_sends_no_time() -> (
-    None
-):
+def test_guard_counts_no_lease_by_this_machines_clock_if_the_account_sends_no_time() -> None:
     """This machine's clock may be wrong, and would end a box hours too early."""
     account: Any = SimpleNamespace(name="vast", title="Vast.ai", answered_at=None)
     rented = RentedBox("vast", "1", "", RentedState.RUNNING)

@@ -44,7 +44,7 @@ def test_a_command_forked_by_the_test_rig_prints_and_exits_as_an_executed_one(
     assert (forked.rc, forked.out, forked.err) == (executed.rc, executed.out, executed.err)
 
 
-def test_a_forked_command_of_the_test_rig_has_its_callers_environment_and_folder(
+def test_a_forked_command_of_the_test_rig_runs_with_the_tests_environment_and_folder(
     user: User,
 ) -> None:
     user.repository()

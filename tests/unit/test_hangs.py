@@ -22,7 +22,7 @@ def test_that_passes_after_the_hanging_test(): pass
 
 
 @pytest.mark.slow
-def test_after_a_hanging_test_the_remaining_tests_run_and_pytest_ends(tmp_path: Path) -> None:
+def test_a_hanging_test_is_reported_as_failed_and_other_tests_still_run(tmp_path: Path) -> None:
     """With one test left for it, what replaced a worker waited for another one, for ever."""
     (tmp_path / "test_them.py").write_text(TESTS)
     words = ["-p", "tests.conftest", "-n", "1", "--hang-after", "2", "--rootdir", str(tmp_path)]

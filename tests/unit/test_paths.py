@@ -96,7 +96,7 @@ def _moved(path: Path) -> Path:
 
 
 @pytest.mark.parametrize("what", ["the folder", "one in it"])
-def test_a_state_folder_behind_a_symlink_is_used_unless_others_can_write_its_target(
+def test_a_state_folder_behind_a_symlink_is_wrong_usage_only_if_others_can_write_its_target(
     what: str, box: KnownBox
 ) -> None:
     state = paths.state_dir()
@@ -173,7 +173,7 @@ def test_each_config_file_that_other_users_could_write_is_refused(
         ("darwin", "config", "/set", "/set/boxstrap"),
     ],
 )
-def test_state_cache_and_config_folders_follow_the_platform_and_xdg_variables(
+def test_state_cache_and_config_folders_are_chosen_by_platform_and_xdg_variables(
     platform: str, kind: str, named: str, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "platform", platform)

@@ -100,7 +100,7 @@ def stream(data: bytes, cuts=(), **options) -> bytes:
 @calm
 @given(NASTY_BYTES, st.lists(st.integers(0, 60), max_size=8), st.booleans())
 @example(b"\x1b[31mred", [1], False)
-def test_sanitizing_output_of_a_box_is_alike_in_any_pieces(data, cuts, on_terminal):
+def test_sanitized_output_is_the_same_however_its_stream_is_cut(data, cuts, on_terminal):
     assert stream(data, cuts, on_terminal=on_terminal) == stream(data, on_terminal=on_terminal)
 
 
@@ -118,7 +118,7 @@ def test_output_of_a_box_on_a_terminal_keeps_only_colours(data):
     assert not HARM.search(rest)
 
 
-def test_sanitizing_output_delays_only_unfinished_control_sequences():
+def test_sanitizing_holds_back_only_unfinished_control_sequences_and_letters():
     sanitizer = SanitizeStream()
     assert sanitizer.feed(b"step 1 loss") == b"step 1 loss"
     assert sanitizer.feed(b" 0.5\n") == b" 0.5\n"

@@ -52,7 +52,7 @@ def tests(tmp_path_factory: pytest.TempPathFactory) -> str:
         ("unit", 4, "1 tests failed, 1 of them start no program"),
     ],
 )
-def test_a_few_failed_tests_that_start_programs_are_run_again_before_they_count(
+def test_a_second_pytest_run_repeats_a_few_failed_tests_that_start_programs(
     tmp_path: Path,
     tests: str,
     chosen: str,

@@ -34,7 +34,7 @@ def test_byte_counts_are_shown_with_rounded_units(count, text):
     assert size(count) == text
 
 
-def test_sizes_speeds_rates_and_counts_are_shown_with_their_units():
+def test_sizes_speeds_rates_and_counts_are_rounded_and_get_units_such_as_mb_a_second():
     assert size_of(12_000_000, 38_000_000) == "12 of 38 MB"
     assert size_of(0, 1_300_000_000) == "0.0 of 1.3 GB"
     assert speed(12_000_000) == "12 MB/s"
@@ -74,7 +74,7 @@ def test_durations_are_shown_in_two_units_at_most(seconds, text):
         (1234.5, "$1,234.50"),
     ],
 )
-def test_dollar_amounts_are_shown_with_enough_digits(amount, text):
+def test_amounts_under_a_cent_are_shown_with_four_decimals_and_others_with_two(amount, text):
     assert dollars(amount) == text
 
 
@@ -87,6 +87,8 @@ def test_dollar_amounts_are_shown_with_enough_digits(amount, text):
         (0, 2.0, 0.0, "0 s, $0.00"),
     ],
 )
-def test_a_duration_of_a_box_is_shown_with_its_cost(seconds, price, amount, text):
+def test_a_duration_is_followed_by_its_cost_in_dollars_if_the_price_of_the_box_is_known(
+    seconds, price, amount, text
+):
     assert (spent(seconds, price), took_in_words(seconds, price)) == (amount, text)
     assert spent(None, price) is None

@@ -28,7 +28,7 @@ READERS = {
 
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("kind", ["pipe", "device", "link", "folder"])
-def test_a_file_of_the_user_that_is_a_pipe_device_folder_or_link_to_a_device_is_refused(
+def test_reading_a_users_file_that_is_a_pipe_folder_or_link_to_a_device_raises_an_error(
     tmp_path: Path, reader: str, kind: str
 ) -> None:
     file = tmp_path / "file"

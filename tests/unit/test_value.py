@@ -12,7 +12,7 @@ from bootstrap import value
 
 
 @pytest.mark.parametrize("own", [value, dataclasses])
-def test_boxstraps_own_dataclass_decorator_works_like_the_standard_one(own: Any) -> None:
+def test_boxstraps_own_dataclass_decorator_behaves_as_pythons(own: Any) -> None:
     @own.dataclass(frozen=True)
     class Base:
         a: int

@@ -51,7 +51,7 @@ REFUSED = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", REFUSED)
-def test_a_setup_refused_for_its_profile_or_repository_logs_in_to_no_box(
+def test_setup_with_a_wrong_profile_or_repository_exits_with_2_without_a_login(
     case: str,
     user: User,
     start_server: Callable[..., Sshd],  # noqa: F811

@@ -133,7 +133,7 @@ def test_a_cut_setup_script_changes_nothing(way, script: bytes, home: Path, plac
 
 @pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode[0])
 @pytest.mark.parametrize("way", [as_file, as_input])
-def test_a_whole_setup_script_begins_its_work_however_a_shell_gets_it(
+def test_a_setup_script_starts_whether_the_shell_reads_it_as_a_file_or_from_a_pipe(
     way, script: bytes, home: Path, mode: list[str]
 ) -> None:
     assert "it began to work" in (way(home, mode)(script) or "")
@@ -167,7 +167,9 @@ def asked(name: str, home: Path) -> str:
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
-def test_a_box_query_cut_short_does_nothing(name: str, home: Path, places, faults: Faults) -> None:
+def test_a_box_query_cut_short_runs_none_of_its_commands(
+    name: str, home: Path, places, faults: Faults
+) -> None:
     """The text as the box decodes it: it prints at most the line that starts the answer."""
     text = asked(name, home).encode()
     inside = [

@@ -89,7 +89,7 @@ def test_the_setup_script_without_comments_defines_the_same_functions() -> None:
 
 
 @pytest.mark.parametrize("name", RENTED)
-def test_a_pasted_door_script_fits_the_terminals_limit(name: str, key: str) -> None:
+def test_a_setup_command_to_paste_is_no_longer_than_a_terminal_takes(name: str, key: str) -> None:
     what = profile(name, key)
     # Random ids, like real ones, compress badly.
     commit, root = (Random(seed).randbytes(20).hex() for seed in (1, 2))
@@ -138,7 +138,7 @@ def declared(text: str) -> str:
     return done.stdout
 
 
-def test_packing_the_setup_script_keeps_text_that_looks_like_a_comment() -> None:
+def test_removing_comments_from_the_setup_script_keeps_a_quoted_hash_line() -> None:
     assert declared("f() {\n  echo '\n  # no comment\n'\n}") != declared(
         bare_shell("f() {\n  echo '\n  # no comment\n'\n}")
     )
@@ -162,7 +162,7 @@ def without_what_nobody_reads(text: str) -> str:
     return ast.dump(tree)
 
 
-def test_packing_python_for_a_door_keeps_its_meaning() -> None:
+def test_python_packed_for_a_pasted_setup_parses_to_the_same_syntax_tree() -> None:
     own = {name: text for name, text in program_files().items() if name.endswith(".py")}
     tricky = (
         """x = f"{a!r:>{b}} , {c if b else ' : '}" + ' - , = ' + " d ' - , " if e else {1: -1}\n"""
@@ -176,7 +176,9 @@ FEW += ("TRAIN_NODES",)
 
 
 @pytest.mark.parametrize("used", [(), FEW])
-def test_python_packed_for_short_doors_is_importable(used: tuple[str, ...], tmp_path: Path) -> None:
+def test_each_python_module_in_a_short_setup_script_can_be_imported(
+    used: tuple[str, ...], tmp_path: Path
+) -> None:
     carried = dict(file.split("\n", 1) for file in packed_program(used).text.split("\f")[1:])
     modules = [name for name in carried if name.endswith(".py")]
     assert ({*carried} == {*program_files(bare=True)}) == bool(used)
@@ -245,7 +247,7 @@ def test_a_door_over_its_limit_exits_with_2_and_says_the_size_and_what_to_drop(n
 
 
 @pytest.mark.usefixtures("loosely_packed")
-def test_a_paste_over_its_limit_exits_with_2_and_says_that_limit(
+def test_a_setup_to_paste_that_is_over_200000_bytes_is_wrong_usage_that_says_the_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     big = profile("vast").replace(env={"NOISE": Random(1).randbytes(60_000).hex()})
@@ -294,7 +296,7 @@ def test_the_colab_door_is_a_json_notebook_with_valid_python() -> None:
     compile(notebook["cells"][1]["source"], "cell", "exec")
 
 
-def test_the_devcontainer_door_refuses_values_that_devcontainers_would_replace() -> None:
+def test_render_for_a_devcontainer_refuses_a_value_with_a_devcontainer_variable() -> None:
     container = json.loads(render_door("devcontainer", profile("vast"), WORK).text)
     assert container["workspaceFolder"] == "/workspace/homework"
     script = unpacked("".join(container["onCreateCommand"][4:]))
@@ -306,9 +308,7 @@ def test_the_devcontainer_door_refuses_values_that_devcontainers_would_replace()
 
 
 @pytest.mark.usefixtures("loosely_packed")
-def test_skypilot_and_dstack_files_ask_for_the_nodes_and_spot_machines_that_the_profile_names() -> (
-    None
-):
+def test_skypilot_and_dstack_files_ask_for_the_profiles_nodes_and_spot_machines() -> None:
     wanted = profile("ssh", TRAIN, "train.nodes=2", "rent.spot=true", "gpu.name=A100")
     task = yaml.safe_load(render_door("skypilot", wanted, WORK).text)
     assert task["num_nodes"] == 2
@@ -393,7 +393,7 @@ def test_the_uvx_command_of_oneliner_makes_the_same_script_as_render(
     assert told(made) == told(here), done.stderr
 
 
-def test_a_door_for_an_unencrypted_git_url_keeps_the_url_and_warns(user: User) -> None:
+def test_render_keeps_a_git_scheme_url_and_warns_that_it_is_not_encrypted(user: User) -> None:
     user.repository()
     url = "git://127.0.0.1:1/homework.git"
     sets = (f"git.url={url}", "git.access=url", f"git.ref={WORK.commit}")

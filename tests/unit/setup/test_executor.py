@@ -214,7 +214,9 @@ def test_a_setup_with_one_changed_value_sends_at_most_20_kb(
     assert sum(sent) <= 20_000 < first
 
 
-def test_setup_whose_process_on_the_box_vanishes_shows_the_shells_error(box: ScriptedBox) -> None:
+def test_setup_whose_process_on_the_box_vanishes_prints_its_shells_last_words(
+    box: ScriptedBox,
+) -> None:
     box.open()
     dies = '; echo "No space left on device" >"$SETUP_DIR/output"; kill -KILL $$'
     error = box.ask(script=dies).begin().end().error
@@ -222,7 +224,9 @@ def test_setup_whose_process_on_the_box_vanishes_shows_the_shells_error(box: Scr
     assert "process on the box is gone. Its shell said:\nNo space left on device" in error.text()
 
 
-def test_a_second_setup_follows_an_equal_one_that_is_running(box: ScriptedBox) -> None:
+def test_an_equal_second_setup_shows_the_running_ones_events_and_starts_nothing(
+    box: ScriptedBox,
+) -> None:
     first = box.ask().begin().reach_the_wait()
     second = box.ask().begin().reach_the_wait()
     at_work = f"this setup is already running ({first.executor.setup}): following it"
@@ -233,7 +237,7 @@ def test_a_second_setup_follows_an_equal_one_that_is_running(box: ScriptedBox) -
     assert second.told.of_the_box() == first.told.of_the_box() != []
 
 
-def test_two_equal_setups_started_at_once_are_done_once(box: ScriptedBox) -> None:
+def test_two_equal_setups_at_once_do_each_step_once_and_both_succeed(box: ScriptedBox) -> None:
     """Both saw that no setup is running; the box lets only one start."""
     second = box.ask()
     nothing_at_work = second.context.box_state()
@@ -246,7 +250,7 @@ def test_two_equal_setups_started_at_once_are_done_once(box: ScriptedBox) -> Non
     assert first.told.of("repo").count("ok") == 1
 
 
-def test_a_different_setup_waits_for_the_running_setup_and_names_it(box: ScriptedBox) -> None:
+def test_a_different_setup_waits_for_the_running_one_and_prints_its_id(box: ScriptedBox) -> None:
     first = box.ask().begin().reach_the_wait()
     second = box.ask(script="another", wait_s=1).begin().end()
     assert isinstance(second.error, BusyError)
@@ -260,7 +264,7 @@ def test_a_different_setup_waits_for_the_running_setup_and_names_it(box: Scripte
     assert box.how_it_ended(patient.id) == 0
 
 
-def test_a_setup_whose_link_broke_continues_and_misses_no_event(box: ScriptedBox) -> None:
+def test_a_setup_goes_on_over_broken_links_and_shows_every_event_once(box: ScriptedBox) -> None:
     setup = box.ask().begin().reach_the_wait()
     for _ in range(2):
         setup.context.box.wire.close()
@@ -348,7 +352,7 @@ def test_a_uv_wheel_with_the_wrong_checksum_is_refused(
 
 
 @pytest.mark.parametrize("reached", ["nothing", "at work", "over"])
-def test_a_link_that_breaks_during_the_launch_of_a_setup_starts_it_just_once(
+def test_a_setup_is_started_exactly_once_on_the_box_though_the_link_breaks_at_its_launch(
     reached: str, box: ScriptedBox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
@@ -392,7 +396,9 @@ def test_a_link_that_breaks_at_every_launch_of_a_setup_is_given_up(
     assert isinstance(box.ask().begin().end().error, LinkLost)
 
 
-def test_setup_after_a_failed_step_continues_at_that_step(box: ScriptedBox) -> None:
+def test_setup_after_a_failed_step_skips_finished_steps_and_repeats_that_step(
+    box: ScriptedBox,
+) -> None:
     box.open()
     (box.folder / "homework").mkdir(parents=True)
     (box.folder / "homework/mine").write_text("not a clone")
@@ -419,7 +425,7 @@ def test_a_cancelled_setup_returns_at_once_and_the_box_completes_it(box: Scripte
 
 
 @pytest.mark.parametrize("when", ["before", "while the link is lost"])
-def test_cancelling_a_setup_ends_it_at_whatever_it_waits_for(
+def test_cancelling_a_setup_that_waits_for_a_lost_link_ends_it_with_a_cancelled_error(
     when: str, box: ScriptedBox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     token = CancelToken()

@@ -35,7 +35,7 @@ CHANGES: dict[str, bool] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CHANGES)
-def test_sync_watch_reacts_only_to_changed_files_that_can_be_sent(
+def test_sync_watch_starts_a_sync_at_changed_files_and_commits_but_not_at_ignored_files(
     repo: SampleRepository, name: str
 ) -> None:
     repo.commit(kept="x\n")
@@ -47,7 +47,7 @@ def test_sync_watch_reacts_only_to_changed_files_that_can_be_sent(
     assert may_travel(here, [repo.root / "out/x", repo.root / os.fsdecode(name)]) is CHANGES[name]
 
 
-def test_sync_watch_of_a_worktree_reacts_to_the_commits_of_its_own_branch(
+def test_sync_watch_of_a_worktree_starts_a_sync_at_a_commit_on_its_own_branch(
     repo: SampleRepository, tmp_path: Path, new: Callable[..., SampleRepository]
 ) -> None:
     repo.git("worktree", "add", "-q", "-b", "other", str(tmp_path / "tree"))

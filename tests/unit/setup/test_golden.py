@@ -37,7 +37,9 @@ def reviewable() -> str:
     return "".join(parts)
 
 
-def test_setup_scripts_of_shipped_profiles_equal_the_golden(request: pytest.FixtureRequest) -> None:
+def test_shipped_profiles_setup_scripts_equal_their_reviewed_copy(
+    request: pytest.FixtureRequest,
+) -> None:
     if request.config.getoption("--update-golden"):
         GOLDEN.write_text(reviewable())
     assert reviewable() == GOLDEN.read_text(), "see the module's docstring"

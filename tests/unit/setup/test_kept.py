@@ -31,7 +31,7 @@ def test_a_cached_setup_script_equals_a_newly_rendered_one() -> None:
     assert [path.stat().st_mode & 0o777 for path in kept()] == [0o600]
 
 
-def test_the_cache_of_setup_scripts_keeps_a_fixed_number_of_them() -> None:
+def test_the_cache_of_setup_scripts_never_has_more_than_a_fixed_number() -> None:
     for number in range(KEPT + 5):
         made(number)
     assert len(kept()) == KEPT
@@ -56,7 +56,7 @@ def test_a_damaged_cached_setup_script_is_rendered_again(damage: bytes, faults: 
         assert file.read_bytes().endswith(fresh.encode())
 
 
-def test_a_cached_setup_script_replaced_by_another_is_not_used() -> None:
+def test_a_cached_setup_script_overwritten_with_another_is_rendered_again() -> None:
     fresh = made(1)
     (file,) = kept()
     made(2)

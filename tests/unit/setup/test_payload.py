@@ -80,7 +80,7 @@ def test_setup_sends_uncommitted_changes_unless_option_committed_only_is_set(use
         assert not alone.changes
 
 
-def test_an_edited_profile_makes_another_snapshot_of_the_same_work(user: User) -> None:
+def test_editing_boxstrap_yaml_makes_a_new_snapshot_but_counts_as_the_same_work(user: User) -> None:
     repository = user.repository()
     clean = payload(repository.root).source
     (repository.root / "boxstrap.yaml").write_text("version: 1\ngpu: {require: false}\n")
@@ -180,7 +180,7 @@ def test_a_door_is_refused_if_its_profile_needs_data_of_this_machine(user: User)
     assert script.startswith("#")
 
 
-def test_data_sent_from_this_machine_is_identified_by_names_sizes_and_times(
+def test_data_to_send_counts_as_changed_if_a_file_name_size_or_time_changed(
     user: User, tmp_path: Path
 ) -> None:
     def item(to: str, **values: object) -> LocalItem:
@@ -208,7 +208,7 @@ def test_data_sent_from_this_machine_is_identified_by_names_sizes_and_times(
         item("data/other")
 
 
-def test_a_new_file_that_looks_like_a_credential_stops_the_setup(user: User) -> None:
+def test_setup_exits_with_2_naming_a_new_file_that_looks_like_a_credential(user: User) -> None:
     repository = user.repository()
     repository.write({".env": "API_KEY=1", "notes.txt": "nothing"})
     with pytest.raises(UsageError, match=r"look like credentials") as caught:
@@ -219,7 +219,7 @@ def test_a_new_file_that_looks_like_a_credential_stops_the_setup(user: User) -> 
     assert payload(repository.root, "git.include=tracked").source.snapshot == repository.head
 
 
-def test_a_new_file_above_the_size_limit_stops_the_setup(user: User) -> None:
+def test_setup_exits_with_2_naming_a_new_file_above_git_max_file_mib(user: User) -> None:
     repository = user.repository()
     (repository.root / "data.bin").write_bytes(bytes(3 * 2**20))
     payload(repository.root)
@@ -228,7 +228,7 @@ def test_a_new_file_above_the_size_limit_stops_the_setup(user: User) -> None:
     assert "  data.bin  (3 MiB)" in caught.value.what
 
 
-def test_another_git_ref_makes_setup_send_that_commit(user: User) -> None:
+def test_setup_with_git_ref_sends_the_commit_of_that_ref_not_the_current_one(user: User) -> None:
     repository = user.repository()
     first = repository.head
     repository.git("tag", "v1")
@@ -238,7 +238,7 @@ def test_another_git_ref_makes_setup_send_that_commit(user: User) -> None:
     assert payload(repository.root).script_id != payload(repository.root, "git.ref=v1").script_id
 
 
-def test_a_profile_with_git_access_by_url_needs_a_remote(user: User) -> None:
+def test_git_access_url_in_a_repository_without_a_remote_is_a_profile_error(user: User) -> None:
     repository = user.repository()
     with pytest.raises(ProfileError, match="no remote"):
         payload(repository.root, "git.access=url")
@@ -256,7 +256,7 @@ def test_the_setup_script_contains_only_steps_that_the_profile_needs(user: User)
     assert "ssh" not in [step.name for step in local.steps]
 
 
-def test_setup_in_a_subfolder_uses_the_whole_repository(user: User, tmp_path: Path) -> None:
+def test_setup_in_a_subfolder_finds_the_repositorys_top_folder(user: User, tmp_path: Path) -> None:
     repository = user.repository()
     below = repository.root / "a/b"
     below.mkdir(parents=True)
@@ -268,7 +268,7 @@ ASKED = "lib @ git+ssh://git@example.org/me/lib.git\n"
 OTHER = "own @ git+https://example.org/me/own\nfree @ git+https://example.org/other/free\n"
 
 
-def test_a_private_ssh_dependency_is_sent_once_its_address_was_consented_to(user: User) -> None:
+def test_setup_sends_a_private_ssh_dependency_only_after_consent_to_its_address(user: User) -> None:
     repository = user.repository(requirements__txt=f"# {OTHER}{ASKED}")
     with pytest.raises(ConsentError, match="requirements take from you") as caught:
         payload(repository.root)

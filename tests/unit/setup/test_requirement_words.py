@@ -38,14 +38,14 @@ def stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def test_an_environment_without_extra_requirements_is_not_rebuilt_by_a_newer_boxstrap(
+def test_a_newer_boxstrap_writes_the_same_environment_key_so_that_no_rebuild_follows(
     tmp_path: Path,
 ) -> None:
     """The same text as in earlier versions, so that the work stays the same."""
     assert inputs(tmp_path) == f"v1 {tmp_path}/.venv '' uv auto '' '' '' "
 
 
-def test_python_reuse_never_in_a_profile_keeps_the_environment(tmp_path: Path) -> None:
+def test_python_reuse_never_added_to_a_profile_rebuilds_no_environment(tmp_path: Path) -> None:
     never = profile("ssh", "python.reuse=never")
     assert inputs(tmp_path, "python.reuse=never") == inputs(tmp_path)
     assert python_id(never.python) == python_id(profile("ssh").python)
@@ -58,7 +58,7 @@ def test_each_further_requirement_of_a_profile_makes_another_environment(tmp_pat
 
 
 @pytest.mark.parametrize("own", [True, False])
-def test_a_plan_at_login_is_made_by_the_program_version_of_the_last_setup(
+def test_a_plan_uses_the_programs_own_version_on_the_box_or_else_the_current_one(
     tmp_path: Path, *, own: bool
 ) -> None:
     program = tmp_path / ".boxstrap/box" / ("0" * 16 if own else "current")

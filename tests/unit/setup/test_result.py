@@ -65,7 +65,7 @@ def outcome_of(
         ("agent", "no-dns", "the box can't look up host names"),
     ],
 )
-def test_setup_reports_what_it_failed_to_send_instead_of_what_the_box_therefore_lacks(
+def test_setup_shows_the_error_of_a_failed_send_and_not_the_failed_step_that_it_caused(
     step: str, code: str, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(BoxLogin, "tail", lambda *_, **__: b"")
@@ -75,7 +75,7 @@ def test_setup_reports_what_it_failed_to_send_instead_of_what_the_box_therefore_
     assert ("--refetch" in caught.value.hint) == said.startswith("/here")
 
 
-def test_a_setup_without_a_failed_step_raises_no_error() -> None:
+def test_a_setup_that_ends_with_exit_code_0_or_none_raises_no_error() -> None:
     raise_for(done(rc=0, code="over"), end(), JsonScreen(io.StringIO()))
     raise_for(done(), end(), JsonScreen(io.StringIO()))
 
@@ -102,7 +102,7 @@ def test_a_failed_setup_step_shows_its_last_log_lines_and_how_to_read_more(
     assert "boxstrap logs --step python --host my-box" in error.hint
 
 
-def test_a_fractional_exit_code_of_a_box_is_rounded_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exit_code_of_7_9_sent_by_a_box_is_taken_as_7(monkeypatch: pytest.MonkeyPatch) -> None:
     error, _ = outcome_of(done(rc=7.9), monkeypatch)
     assert exit_code(error) == 7
 
@@ -138,7 +138,7 @@ def run(name: str, **changes: object) -> Run:
     return Run(**{**fields, **changes})  # type: ignore[arg-type]
 
 
-def test_setup_shows_the_newest_run_of_the_same_work() -> None:
+def test_of_several_runs_of_the_same_work_setup_shows_the_newest() -> None:
     runs = (run("train-3"), run("train-2", work="w2"), run("train-1", work="w2"))
     box_state = BoxState(facts={"work": "w2", "key": "k-1"}, runs=runs)
     found = run_of_work(box_state, "a" * 40)
@@ -149,7 +149,7 @@ def test_setup_shows_the_newest_run_of_the_same_work() -> None:
     assert run_of_work(replace(box_state, facts={"work": "w9", "key": "other"}), "a" * 40) is None
 
 
-def test_setup_finds_its_run_by_the_commit_on_a_box_that_reports_no_work() -> None:
+def test_setup_shows_the_run_of_its_commit_if_the_box_does_not_say_the_work_of_a_run() -> None:
     box_state = BoxState(
         facts={"key": "k-1"}, runs=(run("train-2", commit="b" * 40), run("train-1"))
     )
@@ -226,7 +226,7 @@ def test_setup_names_a_host_that_dns_does_not_find_without_credentials(log: byte
 
 
 @pytest.mark.parametrize("first_lines", [None, ("no data",)], ids=["before", "just now"])
-def test_a_failed_training_says_which_changes_would_train_again_at_the_next_setup(
+def test_setup_after_a_failed_training_lists_the_changes_after_which_it_trains_again(
     first_lines: tuple[str, ...] | None,
 ) -> None:
     """Data that was pushed leaves the work the same: the same command would only say so again."""

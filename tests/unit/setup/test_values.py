@@ -49,7 +49,7 @@ def rendered(variables: Sequence[tuple[str, Value]]) -> str:
 
 @pytest.mark.slow
 @given(st.lists(EITHER, max_size=8), EITHER, st.booleans(), st.integers(-(2**53), 2**53))
-def test_any_profile_value_reaches_the_setup_script_unchanged(
+def test_any_profile_value_arrives_in_bash_on_the_box_byte_for_byte(
     many: list[str], one: str, flag: bool, number: int
 ) -> None:
     script = rendered([("ONE", one), ("MANY", many), ("FLAG", flag), ("NUMBER", number)])
@@ -65,7 +65,7 @@ def test_a_profile_value_with_a_nul_byte_is_refused() -> None:
 
 
 @given(EITHER)
-def test_any_text_in_a_comment_of_the_setup_script_stays_harmless(text: str) -> None:
+def test_comments_of_the_setup_script_lose_line_breaks_and_shell_characters(text: str) -> None:
     line = harmless(text)
     assert "\n" not in line
     assert not set(line) & set("'\"`$\\;&|<>()")
@@ -121,7 +121,7 @@ def test_hostile_profile_values_run_nothing_in_the_setup_script(
 
 
 @pytest.mark.slow
-def test_the_tests_of_hostile_values_notice_a_command_that_is_run(tmp_path: Path) -> None:
+def test_the_canary_file_of_hostile_value_tests_appears_if_a_command_is_run(tmp_path: Path) -> None:
     run_script(f"{{\ntouch {hostile.CANARY}\n# ---- the program\n", tmp_path / "home", "plan")
     assert (tmp_path / "home" / hostile.CANARY).exists()
 

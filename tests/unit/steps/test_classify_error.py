@@ -99,7 +99,9 @@ def classify(folder: Path, said: str, then: str = 'classify_error "$STEP_LOG"') 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("code", "said"), SAID, ids=range(len(SAID)))
-def test_a_failed_setup_step_gets_an_error_code(code: str, said: str, tmp_path: Path) -> None:
+def test_the_output_of_a_failed_setup_step_decides_its_error_code(
+    code: str, said: str, tmp_path: Path
+) -> None:
     assert classify(tmp_path, said) == code
     assert code in CODES
 
@@ -124,7 +126,9 @@ def test_a_step_that_fails_on_a_full_disk_says_so(free: int, code: str, tmp_path
         ("command-failed", "fetching uv failed: File is not a zip file"),
     ],
 )
-def test_a_failed_download_of_uv_gives_an_error_code(code: str, said: str, tmp_path: Path) -> None:
+def test_the_output_of_a_failed_uv_download_decides_its_error_code(
+    code: str, said: str, tmp_path: Path
+) -> None:
     then = f"{shell_part('lib', 'uv')}\nUV_VERSION=0 STEP_CODE=/dev/stdout\n(uv_failed) || :"
     assert classify(tmp_path, said, then) == code
 
@@ -150,7 +154,7 @@ def test_a_step_does_not_retry_failures_other_than_the_networks(tmp_path: Path) 
     assert classify(tmp_path, "error: Failed to build x", then) == "once\nrc 1"
 
 
-def test_a_warning_about_the_host_name_of_the_box_is_no_cause_of_a_failure(tmp_path: Path) -> None:
+def test_a_host_name_warning_in_the_output_does_not_make_a_failure_no_dns(tmp_path: Path) -> None:
     warned = "sudo: unable to resolve host box: Name or service not known\n"
     warned += "hostname: Temporary failure in name resolution\n"
     assert classify(tmp_path, f"{warned}E: Unable to locate package x") == "command-failed"

@@ -58,12 +58,14 @@ def test_the_report_of_a_setup_step_that_arrives_in_pieces_is_read_whole(
     assert (events, end) == ([("a", "ok"), ("b", "ok")], "0")
 
 
-def test_a_setup_step_that_dies_without_a_report_fails_once(tmp_path: Path) -> None:
+def test_a_setup_step_that_dies_unreported_gives_one_fail_event_and_exit_code_7(
+    tmp_path: Path,
+) -> None:
     events, end = run(tmp_path, START.format(body="exit 1"))
     assert (events, end) == ([("a", "fail")], "7")
 
 
-def test_a_failed_step_of_a_setup_stays_failed_after_a_late_ok(tmp_path: Path) -> None:
+def test_a_late_ok_of_a_failed_setup_step_is_ignored_and_exit_code_7_stays(tmp_path: Path) -> None:
     body = "(sleep 5; printf 'a ok\\n' >&3) & if [ $1 = a ]; then exit; fi; sleep 6"
     late = f"{START.format(body=body)}\nSTEPS=(a c)\nNEEDS[c]=''"
     events, end = run(tmp_path, late)
@@ -71,7 +73,7 @@ def test_a_failed_step_of_a_setup_stays_failed_after_a_late_ok(tmp_path: Path) -
     assert end == "7"
 
 
-def test_steps_that_still_run_when_another_fails_are_ended_unreported(tmp_path: Path) -> None:
+def test_a_failing_setup_step_ends_other_running_steps_without_their_events(tmp_path: Path) -> None:
     fails = "until [ -s pid ]; do sleep 0.1; done; printf 'a fail code=killed rc=1\\n' >&3"
     # Longer than `run` waits.
     body = f"if [ $1 = a ]; then {fails}; else echo $BASHPID >pid; sleep 150; fi"

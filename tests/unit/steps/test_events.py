@@ -80,7 +80,7 @@ def test_a_setup_event_written_as_json_is_read_back_equal():
         {"event": {}},
     ],
 )
-def test_a_setup_event_line_with_a_wrong_field_is_rejected(changes):
+def test_a_setup_event_line_with_a_wrong_value_in_a_required_field_is_ignored(changes):
     assert parse_event(line(**changes)) is None
 
 
@@ -140,7 +140,7 @@ def test_any_bytes_read_as_a_setup_event_raise_no_error(raw):
     )
 )
 @example({**HEAD, "have": "1.2.3.4"})
-def test_a_setup_event_from_a_box_has_only_known_words_and_finite_numbers(data):
+def test_unknown_words_and_infinite_numbers_in_a_setup_event_of_a_box_are_dropped(data):
     event = parse_event(json.dumps({**HEAD, **data}).encode())
     if event is None:
         return
@@ -156,7 +156,7 @@ def test_a_setup_event_from_a_box_has_only_known_words_and_finite_numbers(data):
 
 
 @given(st.lists(st.integers(0, 400), max_size=6))
-def test_setup_events_are_read_alike_in_any_pieces(cuts):
+def test_the_same_setup_events_are_read_however_their_stream_is_cut_into_pieces(cuts):
     text = line(seq=1) + b"\n" + b"rubbish\n\n" + line(seq=2) + b"\n" + line(seq=3)
     reader, seen, places = EventLines(), [], sorted({min(cut, len(text)) for cut in cuts})
     for start, end in zip([0, *places], [*places, len(text)], strict=True):
@@ -166,7 +166,7 @@ def test_setup_events_are_read_alike_in_any_pieces(cuts):
     assert reader.refused == 2
 
 
-def test_an_endless_setup_event_line_is_skipped_with_bounded_memory():
+def test_an_endless_setup_event_line_is_skipped_and_the_next_event_is_read():
     reader = EventLines()
     for _ in range(50):
         assert reader.feed(b"x" * 100_000) == []
@@ -184,7 +184,7 @@ def test_a_setup_event_cut_by_a_lost_link_is_read_again_after_reconnecting():
     assert reader.consumed == len(text)
 
 
-def test_every_error_code_has_a_message_and_a_hint_that_use_only_number_fields():
+def test_every_error_code_has_a_message_and_a_hint_that_insert_only_numbers():
     assert len(CODES) >= 40
     for name, code in CODES.items():
         assert name == name.strip().lower()
@@ -194,7 +194,7 @@ def test_every_error_code_has_a_message_and_a_hint_that_use_only_number_fields()
         assert not code.what.endswith(".")
 
 
-def test_an_error_code_is_explained_with_the_numbers_of_its_event():
+def test_an_error_message_contains_the_process_id_or_exit_code_of_its_event():
     assert explain("dpkg-locked", {"pid": 812}).what == (
         "another run of the package manager (process 812) holds dpkg's lock"
     )
@@ -204,13 +204,13 @@ def test_an_error_code_is_explained_with_the_numbers_of_its_event():
     assert explain("torch-arch", {"need": "128", "have": "12.0"}).hint.endswith("cu128")
 
 
-def test_an_error_hint_without_its_number_refers_to_the_log_of_the_step():
+def test_the_hint_on_torch_lacking_the_gpu_points_to_the_log_if_it_has_no_cuda_version():
     code = explain("torch-arch", {"have": "12.0"})
     assert code.what.endswith("compute capability is 12.0")
     assert code.hint == "the step's log says what fits"
 
 
-def test_version_numbers_in_setup_events_of_a_box_stay_strings(tmp_path):
+def test_a_version_12_0_in_a_setup_event_of_a_box_is_not_shortened_to_12(tmp_path):
     """`12.0` as a number would be shown as 12."""
     written = [("have=12.0", "12.0"), ("need=128", 128), ("secs=0.5", 0.5), ("rc=0", 0)]
     words = " ".join(word for word, _ in written)

@@ -133,7 +133,7 @@ facts
 @pytest.mark.slow
 @FEW
 @given(command=COMMANDS)
-def test_any_training_command_reaches_bash_with_the_environments_python(command: str) -> None:
+def test_any_training_command_arrives_unchanged_in_bash_of_the_environment(command: str) -> None:
     profile = make_profile({"train": {"command": command}})
     with TemporaryDirectory() as name:
         folder = Path(name)

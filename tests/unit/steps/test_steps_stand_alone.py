@@ -17,7 +17,7 @@ STEPS = {name: shell_part("steps", name) for name in NAMES}
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_no_step_uses_a_function_that_another_step_defines(name: str) -> None:
+def test_no_setup_step_calls_a_shell_function_that_only_another_step_defines(name: str) -> None:
     standard = {f"{kind}_{name}" for kind in ("inputs", "check", "apply")}
     own = set(DEFINED.findall(STEPS[name])) - standard
     for other, text in STEPS.items():

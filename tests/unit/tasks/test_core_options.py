@@ -87,7 +87,7 @@ def test_a_run_named_as_box_slash_run_means_that_run_on_that_box(
     assert (given["host"], given["run"]) == meant
 
 
-def test_each_command_for_a_run_named_box_slash_run_goes_to_that_box(at: User) -> None:
+def test_each_command_with_run_given_as_box_slash_run_connects_to_that_box(at: User) -> None:
     """Its pin is not there; without a box it would be exit 2: the repository has none."""
     record.save_box(KnownBox("gpu", "root@127.0.0.1:1", "127.0.0.1", port=1))
     for task in ("status", "logs", "report", "wait", "attach", "stop", "pull"):
@@ -160,7 +160,7 @@ def test_a_command_that_changes_things_refuses_dry(program: str, case: str, at: 
 
 
 @pytest.mark.parametrize("case", HARMLESS)
-def test_a_command_that_only_reads_accepts_dry(case: str, at: User) -> None:
+def test_a_command_that_only_reads_exits_with_0_with_the_dry_option(case: str, at: User) -> None:
     at.run("--dry", *HARMLESS[case]).must(0)
 
 
@@ -216,7 +216,7 @@ MEANT = {
 }
 
 
-def test_options_of_other_tools_suggest_existing_profile_keys() -> None:
+def test_each_profile_key_suggested_for_another_tools_option_exists() -> None:
     keys = {key for key, _ in PROFILE.leaves()}
     ours = {option: key for option, key in usage.OTHERS_OPTIONS.items() if "." in key}
     for option, key in ours.items():
@@ -252,7 +252,7 @@ def test_the_command_list_begins_with_the_commands_needed_first(at: User) -> Non
     assert sorted(name for family in families for name in family) == sorted(NAMES)
 
 
-def test_command_words_of_other_tools_lead_to_existing_commands() -> None:
+def test_each_command_suggested_for_another_tools_command_word_exists() -> None:
     assert usage.OTHERS_WORDS.keys() & {*NAMES} == set()
     led_to = {re.split(r" or | ", task)[0] for task in usage.OTHERS_WORDS.values()}
     assert led_to <= {*NAMES}
@@ -293,7 +293,7 @@ def test_a_run_name_may_be_given_without_its_option(task: str, at: User) -> None
     assert bare.err == at.run(task, "--run", "train-2", "--host", "nowhere.invalid").must(3).err
 
 
-def test_a_box_name_where_a_run_is_expected_suggests_option_host(at: User) -> None:
+def test_a_box_name_in_place_of_a_run_name_exits_with_2_and_suggests_option_host(at: User) -> None:
     record.save_box(KnownBox("my-box", "root@203.0.113.1", "203.0.113.1", folder_name="first"))
     for task in ("logs", "exec", "run"):
         assert "Did you mean --host my-box?" in at.run(task, "my-box", "ls").must(2).err
@@ -422,7 +422,7 @@ def test_malformed_gpu_lists_and_empty_commands_are_refused(user: User, words: l
     assert "--gpus" in refused.err or "the command" in refused.err
 
 
-def test_help_on_exit_codes_has_no_words_meant_for_programs(at: User) -> None:
+def test_help_exit_codes_mentions_no_json_field_and_not_the_user(at: User) -> None:
     told = at.run("help", "exit-codes").must(0).out
     assert "the user" not in told
     assert "error.next" not in told

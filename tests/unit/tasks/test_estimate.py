@@ -36,7 +36,7 @@ def test_estimate_lists_the_cost_of_gpu_hours_at_each_provider_cheapest_first(at
     assert "--live asks accounts" in done.err
 
 
-def test_estimate_takes_gpu_hours_and_disk_from_the_profile_alone(at: User) -> None:
+def test_estimate_without_options_uses_gpu_count_hours_and_disk_of_the_profile(at: User) -> None:
     (at.place / "boxstrap.yaml").write_text(
         "version: 1\ngpu: {name: H100, count: 8}\nbox: {disk_gb: 100}\nlease: {hours: 12}\n"
     )
@@ -58,7 +58,7 @@ def test_estimate_finds_a_gpu_by_its_nominal_memory_size(at: User, name: str, si
     assert {row["gpu"] for row in rows} == {f"{name} {size}GB"}
 
 
-def test_estimate_works_outside_a_repository_and_explains_wrong_values(user: User) -> None:
+def test_estimate_works_outside_a_repository_and_exits_with_2_at_a_wrong_value(user: User) -> None:
     user.run("estimate", "--hours", "10").must(0)
     wrong = {
         ("--gpu", "Voodoo 2"): "no price of a Voodoo 2 is known",
@@ -80,7 +80,7 @@ def test_estimate_with_a_model_to_fit_lists_only_gpus_with_enough_memory(at: Use
     assert "of a GPU's memory" in shown
 
 
-def test_estimate_states_its_assumptions_about_a_training_and_how_to_change_them(at: User) -> None:
+def test_estimate_lists_its_assumptions_each_with_the_option_that_changes_it(at: User) -> None:
     shown = at.run("estimate", "--fit", "7B").must(0).out
     for said in (
         *("full fine-tuning of 7B", "fp32 main weights (else --pure-bf16)"),

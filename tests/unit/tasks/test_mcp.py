@@ -79,7 +79,7 @@ def document(result: types.CallToolResult) -> Mapping[str, Any]:
 
 
 @pytest.mark.slow
-def test_mcp_tools_are_the_commands_with_their_schemas_and_hints() -> None:
+def test_every_non_interactive_command_is_an_mcp_tool_marked_whether_it_only_reads() -> None:
     import mcp_types as types
 
     from bootstrap.tasks.mcp_server import tasks, tool_of
@@ -130,7 +130,7 @@ def test_mcp_asks_before_a_command_that_costs_money_or_destroys(
     assert bool(question(name, arguments)) == is_asked
 
 
-def test_an_mcp_question_about_consent_shows_the_list_of_what_is_taken() -> None:
+def test_an_mcp_question_about_consent_lists_each_secret_and_account_it_would_give() -> None:
     up = {"max_price": "0.6", "consent": "0a1b"}
     blind = question("up", up)
     assert blind.splitlines()[1].startswith("This rents a box")
@@ -148,7 +148,7 @@ def test_an_mcp_question_about_consent_shows_the_list_of_what_is_taken() -> None
     assert rents.splitlines()[1].endswith("at 0.6 dollars an hour at the most.")
 
 
-def test_mcp_arguments_become_a_safe_command_line() -> None:
+def test_mcp_arguments_beginning_with_a_dash_never_become_options_of_the_command() -> None:
     from bootstrap.tasks.mcp_server import command_line, tasks
 
     found = tasks()
@@ -210,7 +210,7 @@ which only tools have that are always asked about, or that are judged with the b
 
 
 @pytest.mark.slow
-def test_each_mcp_argument_that_may_change_something_is_asked_about(asking: Path) -> None:
+def test_the_mcp_server_asks_about_each_argument_that_may_change_something(asking: Path) -> None:
     from bootstrap.tasks.mcp_server import tasks, tool_of
 
     of_kind = {"array": ["/x"], "integer": 5, "boolean": True, "string": "/x"}
@@ -486,7 +486,7 @@ def _paths(value: Any, at: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
 
 
 @pytest.mark.slow
-def test_mcp_marks_text_from_a_box_and_never_makes_it_the_next_command(user: User) -> None:
+def test_mcp_marks_text_from_a_box_and_never_makes_it_the_hint_what_to_do_next(user: User) -> None:
     train = "open('out/' + TEXT, 'w').write('x'); raise ValueError(TEXT)\n"
     train = f"TEXT = {INJECTED!r}\n{train}"
     results = "train: {command: python train.py, results: [out/]}\n"

@@ -127,7 +127,9 @@ files state them."""
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_model_parameters_of_a_config_are_within_3_percent(name: str, tmp_path: Path) -> None:
+def test_a_model_configs_computed_parameter_count_is_within_3_percent(
+    name: str, tmp_path: Path
+) -> None:
     file = tmp_path / "config.json"
     file.write_text(json.dumps(CONFIGS[name]["config"]))
     assert find_model(str(file)).parameters == pytest.approx(CONFIGS[name]["parameters"], rel=0.03)
@@ -142,7 +144,7 @@ def test_model_parameters_of_a_config_are_within_3_percent(name: str, tmp_path: 
         ({"model_type": "dbrx", "moe_num_experts": 16}, "dbrx .*moe_num_experts"),
     ],
 )
-def test_a_model_config_that_cannot_be_counted_is_refused_naming_type_and_key(
+def test_a_model_config_of_unknown_type_or_key_is_wrong_usage_that_names_type_or_key(
     own: dict[str, Any], named: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "config.json"
@@ -151,7 +153,7 @@ def test_a_model_config_that_cannot_be_counted_is_refused_naming_type_and_key(
         find_model(str(file))
 
 
-def test_estimate_shards_all_model_memory_but_activations_over_eight_gpus() -> None:
+def test_estimate_divides_weights_and_optimizer_state_but_not_activations_by_the_gpus() -> None:
     one = memory_of(MODELS["llama-3.1-8b"], Training())
     eight = one.sharded(8)
     assert (eight.weights + eight.trained) * 8 == one.weights + one.trained
@@ -179,7 +181,7 @@ def test_estimated_model_memory_has_a_range_of_thirty_percent_either_way() -> No
         (Training(recomputes=False, fused_attention=False), Training(recomputes=False)),
     ],
 )
-def test_estimate_needs_more_memory_for_larger_training_settings(
+def test_estimated_model_memory_grows_with_each_larger_training_setting(
     larger: Training, smaller: Training
 ) -> None:
     model = MODELS["llama-3.1-8b"]
@@ -191,7 +193,9 @@ def test_full_training_with_adam_is_estimated_at_sixteen_bytes_a_parameter() -> 
     assert memory.weights + memory.trained == pytest.approx(16 * 6.738e9)
 
 
-def test_a_model_is_found_by_name_size_or_config_and_an_unknown_one_refused(tmp_path: Path) -> None:
+def test_estimate_fit_takes_a_model_name_size_or_config_and_else_exits_with_2(
+    tmp_path: Path,
+) -> None:
     assert find_model("meta-llama/Llama-3.1-8B").parameters == 8.030e9
     assert find_model("7B").parameters == 7e9
     assert find_model("350m").parameters == 350e6

@@ -93,7 +93,7 @@ def test_starting_a_command_imports_no_heavy_library(at: User) -> None:
     assert done.imported & {*heavy, "textwrap", "hmac"} == set()
 
 
-def test_an_invoke_configuration_file_affects_only_inv(at: User) -> None:
+def test_an_invoke_yaml_in_the_home_folder_changes_inv_but_not_boxstrap(at: User) -> None:
     (at.home / ".invoke.yaml").write_text("run: {dry: true}\n")
     assert "--dry" in at.run("boxes", "--forget", "x", program="inv").must(2).err
     assert "there is no box 'x'" in at.run("boxes", "--forget", "x").must(2).err
@@ -110,7 +110,9 @@ def test_modules_that_open_a_connection_to_a_box_import_no_ssh_library() -> None
     assert done.stdout.split() == []
 
 
-def test_a_command_compiles_its_imports_for_the_next_start(tmp_path: Path, at: User) -> None:
+def test_a_command_writes_bytecode_of_its_imports_for_the_next_start(
+    tmp_path: Path, at: User
+) -> None:
     at.run("profiles", PYTHONPYCACHEPREFIX=str(tmp_path)).must(0)
     assert list(tmp_path.rglob("site-packages/yaml/cyaml.*.pyc"))
     assert list(tmp_path.rglob("bootstrap/profile/schema.*.pyc"))
@@ -145,7 +147,7 @@ def test_a_wrong_command_line_with_json_prints_a_json_error(program: str, at: Us
     assert at.run("run", "--nope", "--", "python", "--json", program=program).must(2).out == ""
 
 
-def test_status_without_any_known_box_answers_with_how_to_get_one(at: User) -> None:
+def test_status_without_any_known_box_says_how_to_rent_or_name_one(at: User) -> None:
     found = at.run("status", "--json").must(0).json()
     assert found["boxes"] == []
     assert found["why"].startswith("No box is known yet.\nSay how it is reached")
@@ -213,7 +215,7 @@ def test_doctor_names_a_money_cap_that_can_not_be_read(at: User) -> None:
     assert "config.yaml:2: money.max_price: 'cheap' is no amount of dollars" in told
 
 
-def test_doctor_does_not_ask_for_guard_for_a_box_it_can_not_end(at: User) -> None:
+def test_doctor_says_that_nothing_ends_a_box_whose_account_is_not_known_here(at: User) -> None:
     lease = {"set": 1.0, "seconds": 3600.0, "held": "no-account"}
     record.save_box(KnownBox("g3", "root@203.0.113.9", "203.0.113.9", lease=lease))
     assert "nothing ends g3, which no account here has" in at.run("doctor").must(0).out
@@ -250,7 +252,7 @@ def test_init_writes_a_valid_profile_and_never_overwrites_one(user: User) -> Non
     assert (repository.root / "boxstrap.yaml").read_text() == written
 
 
-def test_init_says_what_is_missing_for_a_setup(user: User, tmp_path: Path) -> None:
+def test_init_says_if_a_repository_or_a_first_commit_is_missing(user: User, tmp_path: Path) -> None:
     user.place = tmp_path
     assert "git init" in user.run("init").must(0).out
     (tmp_path / "boxstrap.yaml").unlink()
@@ -283,7 +285,9 @@ def test_init_lists_possible_training_scripts_for_the_user_to_choose(user: User)
     user.run("profiles", "--validate", "./boxstrap.yaml").must(0)
 
 
-def test_init_takes_the_likelier_training_script_or_the_given_command(user: User) -> None:
+def test_init_takes_the_likelier_training_script_unless_option_command_gives_one(
+    user: User,
+) -> None:
     learns = "import torch\nif __name__ == '__main__':\n    optimizer = 1\n"
     repository = user.repository(boxstrap__yaml="", train_a__py=learns, train_bc__py=learns)
     profile = repository.root / "boxstrap.yaml"
@@ -382,7 +386,7 @@ UNREAD = {
 
 
 @pytest.mark.parametrize(("program", "line"), typed(UNREAD, "boxes >&3", "boxes 2>&- <&-"))
-def test_a_command_that_prints_into_a_closed_pipe_ends_without_traceback(
+def test_a_command_whose_output_pipe_is_closed_ends_without_traceback(
     line: str, program: str, at: User
 ) -> None:
     reading, unread = os.pipe()
@@ -402,7 +406,7 @@ def test_a_command_that_prints_into_a_closed_pipe_ends_without_traceback(
     assert found == (UNREAD[line], False)
 
 
-def test_a_broken_pipe_that_is_not_standard_output_is_an_internal_error(at: User) -> None:
+def test_a_broken_pipe_of_a_socket_exits_with_1_unlike_that_of_closed_output(at: User) -> None:
     (at.home / "sitecustomize.py").write_text(
         "import bootstrap.tasks.doctor\n"
         "def broken(*_):\n    raise BrokenPipeError(32, 'of a socket')\n"

@@ -54,7 +54,7 @@ def test_the_agent_skill_is_short_and_names_only_existing_commands_and_options()
         parse_command(find(words[0]), words[1 : words.index("--") if "--" in words else None])
 
 
-def test_the_agent_skill_contains_answers_to_questions_of_agents() -> None:
+def test_the_agent_skill_contains_each_sentence_that_agents_were_found_to_need() -> None:
     text = " ".join(skill_text().split())
     assert NOT_OBEYED in text
     for words in (

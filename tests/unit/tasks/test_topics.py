@@ -17,7 +17,7 @@ from tests.cli import User
 ROOT = Path(__file__).parents[3]
 
 
-def test_each_help_topic_lists_the_rows_of_its_table() -> None:
+def test_help_exit_codes_and_help_profile_list_every_exit_code_and_profile_key() -> None:
     assert [name for name, _ in find_topic("exit-codes")[1]] == [str(code) for code in NEXT]
     assert [name for name, _ in find_topic("profile")[1]] == [key for key, _ in PROFILE.leaves()]
     assert [name for name in TOPICS if len(find_topic(name)[1]) < 5] == []

@@ -105,7 +105,7 @@ def test_bucket_objects_with_odd_names_are_listed_and_fetched(server: S3Server) 
         ("ftp://corpus/x", "not the address of a bucket"),
     ],
 )
-def test_a_missing_bucket_object_or_scheme_is_a_usage_error(
+def test_a_bucket_url_of_a_missing_object_or_with_an_unknown_scheme_is_wrong_usage(
     server: S3Server, url: str, says: str
 ) -> None:
     with pytest.raises(UsageError, match=says):
@@ -133,19 +133,19 @@ def test_empty_objects_that_mark_a_bucket_folder_are_not_fetched() -> None:
 
 
 @pytest.mark.parametrize("name", ["../x", "a/../x", "a//b", "/x", "a\nb", "a\x1b[2J", "a/./b"])
-def test_a_bucket_object_with_a_dangerous_name_is_refused(name: str) -> None:
+def test_a_bucket_with_an_object_of_a_dangerous_name_is_wrong_usage(name: str) -> None:
     with pytest.raises(UsageError, match="can't be the name") as refused:
         buckets._as_files(_found(name), "s3://x")
     assert "\x1b" not in refused.value.text()
 
 
-def test_a_bucket_object_whose_name_is_also_a_folder_is_refused() -> None:
+def test_a_bucket_with_objects_a_and_a_slash_b_is_wrong_usage() -> None:
     with pytest.raises(UsageError, match="folder of others"):
         buckets._as_files(_found("a", "a/b"), "s3://x")
 
 
 @pytest.mark.slow  # starts the server
-def test_data_from_a_bucket_with_more_objects_than_the_limit_is_refused(
+def test_listing_a_bucket_with_more_objects_than_the_limit_is_wrong_usage(
     server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(buckets, "MOST_OBJECTS", 1100)
@@ -166,7 +166,7 @@ def _settings(tmp_path: Path, **files: str) -> dict[str, str]:
     return {**places, **ENDPOINT}
 
 
-def test_s3_keys_are_found_in_the_files_and_variables_of_the_aws_tools(
+def test_s3_keys_come_from_aws_variables_or_else_the_aws_files_of_the_chosen_profile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     environment = _settings(
@@ -189,7 +189,7 @@ def test_s3_keys_are_found_in_the_files_and_variables_of_the_aws_tools(
     assert (given["aws_access_key_id"], given["aws_region"]) == ("F", "us-west-2")
 
 
-def test_s3_keys_are_taken_from_a_credential_process_of_the_users(
+def test_s3_keys_come_from_the_credential_process_in_the_users_aws_config(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = tmp_path / "gives keys"

@@ -45,7 +45,7 @@ def digest_of(landing: Destination, path: str) -> tuple[str, ...]:
     return (landing.digest(path),)
 
 
-def test_a_pulled_file_gets_its_name_only_when_it_is_complete(landing: Destination) -> None:
+def test_a_file_being_pulled_has_a_temporary_name_until_it_is_whole(landing: Destination) -> None:
     partial = landing.partial("out/a", STATE, 4)
     partial.write(b"ab")
     assert [path.name for path in landing.place.rglob("*")] == [PARTS, partial.name]
@@ -116,7 +116,7 @@ def test_pull_writes_through_no_symlink_and_over_no_folder(
     assert (landing.place / "file").read_text() == "mine"
 
 
-def test_a_folder_replaced_by_a_symlink_during_a_pull_is_not_followed(
+def test_pull_writes_nothing_through_a_symlink_that_replaced_a_folder_meanwhile(
     landing: Destination, tmp_path: Path
 ) -> None:
     land(landing, "sub/a", "1")
@@ -130,7 +130,9 @@ def test_a_folder_replaced_by_a_symlink_during_a_pull_is_not_followed(
     assert not (tmp_path / "c").exists()
 
 
-def test_a_symlinked_results_folder_of_a_repository_is_refused(tmp_path: Path) -> None:
+def test_pull_refuses_a_repositorys_symlink_as_results_folder_unless_given_by_to(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "repo").mkdir()
     (tmp_path / "repo/results").symlink_to(tmp_path)
     with pytest.raises(NotSafeError, match="--to"):
@@ -141,7 +143,7 @@ def test_a_symlinked_results_folder_of_a_repository_is_refused(tmp_path: Path) -
     assert (tmp_path / "a").is_file()
 
 
-def test_pulled_results_that_differ_only_in_case_are_both_saved(landing: Destination) -> None:
+def test_pull_renames_the_second_of_results_that_differ_only_in_case(landing: Destination) -> None:
     """As on a case-insensitive file system: the second finds a file that is not its own."""
     land(landing, "Model.pt", "one")
     os.link(landing.place / "Model.pt", landing.place / "model.pt")
@@ -149,7 +151,9 @@ def test_pulled_results_that_differ_only_in_case_are_both_saved(landing: Destina
     assert (landing.place / "Model.pt").read_text() == "one"
 
 
-def test_a_second_pull_into_the_same_folder_is_refused(landing: Destination, home: Path) -> None:
+def test_a_second_pull_into_one_folder_at_once_raises_busy_error(
+    landing: Destination, home: Path
+) -> None:
     with pytest.raises(BusyError):
         Destination(home, ("box", "train-2"), "train-2")
     land(landing, "a", "1")
@@ -186,7 +190,7 @@ REFUSED = [
 ]
 
 
-def test_result_paths_dangerous_here_are_refused() -> None:
+def test_pull_gives_a_reason_for_refusing_each_result_path_that_is_dangerous_here() -> None:
     assert [path for path in REFUSED if not why_refused(path)] == []
 
 
@@ -197,11 +201,11 @@ def test_result_paths_dangerous_here_are_refused() -> None:
         *("x" * 255, "out/boxstrap-manifest.json", "CON", "a:b", "a\\b", "\u00a0a", "👩\u200d💻"),
     ],
 )
-def test_unusual_but_harmless_result_paths_are_accepted(path: str) -> None:
+def test_pull_refuses_no_result_path_that_is_merely_unusual(path: str) -> None:
     assert why_refused(path) == ""
 
 
-def test_the_alternative_name_of_a_pulled_file_is_not_too_long() -> None:
+def test_the_alternative_name_of_a_pulled_file_has_at_most_255_bytes() -> None:
     assert name_beside("out/.bashrc", "train-2", 1) == "out/.bashrc.from-train-2"
     assert name_beside("a.tar.gz", "train-2", 3) == "a.tar.from-train-2.3.gz"
     for name in ("é" * 127, "x" * 250 + ".pt"):
@@ -217,7 +221,7 @@ def test_a_local_symlink_is_not_read_as_a_pulled_file(landing: Destination, tmp_
     assert landing.look("link") is None
 
 
-def test_on_a_disk_without_hard_links_pull_works_and_replaces_no_file(
+def test_on_a_disk_without_hard_links_pull_saves_beside_and_not_over_a_users_file(
     landing: Destination, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on exFAT or some network disks."""

@@ -62,7 +62,7 @@ def link(box: ResultsHere, links: dict[str, str]) -> None:
         (box.tree / path).symlink_to(to.format(tree=box.tree))
 
 
-def test_a_result_symlink_is_pulled_once_and_leads_to_the_pulled_file(
+def test_pull_recreates_a_result_symlink_so_that_it_leads_to_the_pulled_file(
     box: ResultsHere, tmp_path: Path
 ) -> None:
     for path, text in FILES.items():
@@ -90,7 +90,7 @@ def test_a_result_symlink_is_pulled_once_and_leads_to_the_pulled_file(
     assert links_in(tmp_path / "new/on") == wanted
 
 
-def test_a_result_symlink_that_changed_is_updated_and_no_file_of_the_users_replaced(
+def test_pull_updates_its_own_symlink_and_saves_beside_what_the_user_put_in_its_place(
     box: ResultsHere, tmp_path: Path
 ) -> None:
     for name in "abc":
@@ -209,7 +209,7 @@ def test_no_result_file_is_written_through_a_symlink_from_the_box(box: ResultsHe
     assert links_in(box.home) == {"a": "d", "b": "d", "n.from-train-1": "d"}
 
 
-def test_a_result_symlink_waits_until_its_target_is_pulled(box: ResultsHere) -> None:
+def test_pull_writes_a_result_symlink_only_after_the_file_it_leads_to(box: ResultsHere) -> None:
     """Else a `last.ckpt` would be here before its file, or never, where that does not come."""
     said = SaidResults(("a", ""), ("d/x", ""), ("d/y", ""), ("to-a", "a"), ("to-d", "d"))
     for path in ("a", "d/x"):
@@ -224,7 +224,7 @@ def test_a_result_symlink_waits_until_its_target_is_pulled(box: ResultsHere) -> 
     assert links_in(box.home) == {"to-a": "a", "to-d": "d"}
 
 
-def test_a_checkpoint_is_complete_only_with_its_symlinks(tmp_path: Path) -> None:
+def test_pull_brings_a_checkpoint_only_once_all_its_symlinks_exist(tmp_path: Path) -> None:
     now = 0.0
     looking = CompleteFiles(str(tmp_path), ["out"], clock=lambda: now)
     for at in (1, 2):
@@ -246,7 +246,7 @@ def test_a_checkpoint_is_complete_only_with_its_symlinks(tmp_path: Path) -> None
     assert not any(one.why for one in looking.look(live=True).files)
 
 
-def test_a_result_replaced_by_a_later_run_is_pulled_from_its_copy(box: ResultsHere) -> None:
+def test_pull_brings_a_result_that_a_later_run_replaced_from_its_copy(box: ResultsHere) -> None:
     for name in "ab":
         box.write(f"out/{name}", name)
     link(box, {"out/last": "a", "out/of b": "b"})

@@ -51,12 +51,12 @@ def test_a_results_manifest_is_read_with_its_files_and_missing_entries() -> None
         json.dumps({**listing("a"), "missing": {"b": 1}}),
     ],
 )
-def test_a_malformed_results_manifest_is_refused_with_a_reason(document: str) -> None:
+def test_a_malformed_results_manifest_raises_an_error_with_the_reason(document: str) -> None:
     with pytest.raises(ValueError, match=r"it |what is missing|Expecting|codec|key"):
         read_manifest(document.encode("latin-1"))
 
 
-def test_a_pull_record_that_does_not_fit_on_the_disk_is_named_itself(
+def test_the_error_of_a_full_disk_names_the_pull_record_that_did_not_fit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The folder of the results was named, which lay on another disk and had room."""

@@ -56,7 +56,7 @@ def test_results_are_pulled_byte_for_byte_and_only_once(box: ResultsHere) -> Non
     assert box.here()["out/a"] == b"2"
 
 
-def test_the_box_lists_again_only_results_that_changed(box: ResultsHere) -> None:
+def test_the_second_list_of_results_of_a_box_lacks_those_deleted_since(box: ResultsHere) -> None:
     box.write("out/a")
     (box.out / "latest").symlink_to("a")
     (box.out / "elsewhere").symlink_to("/etc/passwd")
@@ -70,7 +70,7 @@ def test_the_box_lists_again_only_results_that_changed(box: ResultsHere) -> None
     assert (looks[2].left, [*looks[2].files]) == ({"out/latest": "dead"}, [])
 
 
-def test_results_excluded_by_pull_without_are_ignored_until_included_again(
+def test_pull_leaves_out_results_excluded_by_option_without_until_they_are_included_again(
     box: ResultsHere,
 ) -> None:
     for path in ("out/a", "out/deep/b.tmp", "out/cache/c", "out/[1]", "ignored/by git"):
@@ -95,7 +95,7 @@ def test_results_excluded_by_pull_without_are_ignored_until_included_again(
         assert len(source.look(live=False).files) == 4
 
 
-def test_more_result_files_than_the_limit_are_refused(
+def test_pull_raises_an_error_if_the_results_would_be_more_files_than_the_limit(
     box: ResultsHere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also if each look has new names of empty files, which take no space themselves."""
@@ -108,7 +108,7 @@ def test_more_result_files_than_the_limit_are_refused(
         box.pull()
 
 
-def test_more_result_folders_than_the_limit_are_refused(
+def test_pull_raises_an_error_if_the_results_would_be_more_folders_than_the_limit(
     box: ResultsHere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An empty file in deep folders of its own takes more space than its size says."""
@@ -198,7 +198,7 @@ def test_the_files_of_a_checkpoint_are_pulled_in_the_order_they_were_written(
     assert landed == [(path, path) for path in paths]
 
 
-def test_results_read_ahead_are_saved_once_they_are_found_complete(
+def test_pull_saves_files_it_fetched_early_only_after_the_box_says_they_are_complete(
     box: ResultsHere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The smallest files are read first; nothing of a live run is read ahead."""
@@ -219,7 +219,7 @@ def test_results_read_ahead_are_saved_once_they_are_found_complete(
     assert box.pull(ahead=True).landed == {"out/z"}
 
 
-def test_pull_does_not_ask_the_box_again_while_results_must_stay_unchanged(
+def test_pull_looks_at_the_results_on_the_box_just_twice_to_see_that_they_stay_unchanged(
     box: ResultsHere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A look goes through all processes of the box."""
@@ -237,7 +237,7 @@ def test_pull_does_not_ask_the_box_again_while_results_must_stay_unchanged(
     assert len(looks) == 2
 
 
-def test_results_that_change_after_they_were_read_ahead_are_discarded(box: ResultsHere) -> None:
+def test_pull_discards_files_it_fetched_early_that_changed_since(box: ResultsHere) -> None:
     others = [f"checkpoint-{number}/{name}" for number in (1, 2) for name in "ab"]
     for name in ("a", "b", "c", *others, "d"):
         box.write(f"out/{name}", "1")
@@ -291,7 +291,7 @@ def test_pull_deletes_nothing_at_home_and_replaces_only_its_own_files(box: Resul
     assert box.here()["out/a.from-train-2"] == b"22"
 
 
-def test_pull_keeps_both_files_if_the_box_uses_an_alternative_name(box: ResultsHere) -> None:
+def test_pull_saves_both_if_a_result_is_called_as_anothers_alternative(box: ResultsHere) -> None:
     """Here such a name may hold another file than the one that has this name on the box."""
     (box.home / "out").mkdir(parents=True)
     (box.home / "out/a.pt").write_text("mine")
@@ -326,7 +326,7 @@ class CutAnswers(LocalWire):
         return stream
 
 
-def test_after_a_cut_link_pull_fetches_few_bytes_again(box: ResultsHere) -> None:
+def test_pull_of_20_mib_over_cut_links_fetches_less_than_1_mib_twice(box: ResultsHere) -> None:
     large = box.write("out/large", os.urandom(20 * MIB))
     received = 0
     for after in (6 * MIB, 7 * MIB):
@@ -361,7 +361,7 @@ def test_pull_discards_a_partial_file_that_differs_from_the_boxs(box: ResultsHer
 
 
 @pytest.mark.parametrize("ahead", [False, True])
-def test_a_full_disk_at_home_names_the_results_that_are_missing(
+def test_pull_on_a_full_disk_saves_what_fits_and_names_each_missing_result(
     box: ResultsHere, monkeypatch: pytest.MonkeyPatch, *, ahead: bool
 ) -> None:
     for name in "abc":
@@ -383,7 +383,7 @@ def test_a_full_disk_at_home_names_the_results_that_are_missing(
     assert box.pull().landed == {"out/b", "out/c"}
 
 
-def test_pull_does_not_take_a_partial_small_result_as_part_of_another(
+def test_a_small_result_that_could_not_be_saved_comes_whole_with_the_next_pull(
     box: ResultsHere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in "abc":
@@ -435,7 +435,7 @@ def test_pull_saves_small_results_of_a_new_folder_all_at_once_or_not_at_all(
 
 
 @pytest.mark.parametrize("there", ["a file", "a link", "a folder with files", "nothing, but cut"])
-def test_small_results_of_a_folder_that_was_made_meanwhile_replace_nothing_in_it(
+def test_pull_overwrites_nothing_in_a_folder_that_someone_else_makes_meanwhile(
     box: ResultsHere, monkeypatch: pytest.MonkeyPatch, there: str
 ) -> None:
     for name in "ab":
@@ -478,7 +478,7 @@ def test_small_results_of_a_folder_that_was_made_meanwhile_replace_nothing_in_it
         assert not (box.home / PARTS).exists()
 
 
-def test_results_above_max_size_are_refused_before_anything_is_transferred(
+def test_pull_raises_an_error_before_it_transfers_results_larger_than_max_size(
     box: ResultsHere,
 ) -> None:
     box.write("out/a", "1" * 600)
@@ -577,7 +577,7 @@ ANSWERS: list[dict[str, object]] = [
 @pytest.mark.parametrize(
     ("kind", "more"), [("left", ["outside"]), ("files", ["", "", "own", 1, 2, 3, 4, 5, "x" * 20])]
 )
-def test_endless_result_names_from_a_box_do_not_fill_this_machines_memory(
+def test_pull_ends_with_an_error_if_the_box_lists_more_result_names_than_allowed(
     box: ResultsHere, kind: str, more: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bootstrap.transfer.frames._MOST_TEXT", 100)
@@ -616,7 +616,7 @@ def test_pull_refuses_a_box_that_sends_another_file_than_requested(
             puller.round(source, live=False)
 
 
-def test_a_run_of_an_earlier_version_has_results_of_the_profile(box: ResultsHere) -> None:
+def test_a_run_without_a_list_of_result_paths_has_those_of_the_profile(box: ResultsHere) -> None:
     (box.workdir / f".boxstrap/runs/{KEY}/{RUN}/results").unlink()
     box.write("logs/a", "1")
     with box.source() as source:

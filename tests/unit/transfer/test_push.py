@@ -286,7 +286,7 @@ def test_a_file_deleted_during_a_push_is_named_as_left_out(
 
 @pytest.mark.parametrize("what", ["inner", "inner/key"])
 @pytest.mark.parametrize("size", [1, 2 * MIB])
-def test_push_does_not_follow_a_symlink_that_takes_a_place_of_a_file_meanwhile(
+def test_push_sends_nothing_through_a_symlink_that_takes_the_place_of_a_file_meanwhile(
     push: Push, source: Path, target: Path, monkeypatch: pytest.MonkeyPatch, what: str, size: int
 ) -> None:
     home = source.parent / "home"
@@ -304,7 +304,7 @@ def test_push_does_not_follow_a_symlink_that_takes_a_place_of_a_file_meanwhile(
     assert not contents(target)
 
 
-def test_files_that_change_or_can_not_be_read_during_a_push_are_no_internal_error(
+def test_push_names_files_that_change_while_they_are_read_or_are_gone(
     push: Push, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(source, a="1", b="2")
@@ -343,7 +343,7 @@ def test_a_push_to_a_place_outside_the_working_folder_is_refused(
     assert names(tmp_path) == ["here"]
 
 
-def test_two_pushes_to_a_folder_take_turns_and_a_push_with_a_lost_link_is_ended(
+def test_a_second_push_waits_for_another_to_the_folder_and_ends_one_with_a_lost_link(
     wire: LocalWire, source: Path, target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The box program of a push whose link is lost may live on; the same push again ends it."""
@@ -379,7 +379,7 @@ def test_two_pushes_to_a_folder_take_turns_and_a_push_with_a_lost_link_is_ended(
     assert len(failed) == 1
 
 
-def test_an_endless_answer_to_a_push_is_refused(
+def test_push_raises_an_error_at_the_first_message_of_an_endless_answer_of_the_box(
     push: Push, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise it would fill this machine's memory."""
@@ -391,7 +391,7 @@ def test_an_endless_answer_to_a_push_is_refused(
     assert len([*endless]) == 99
 
 
-def test_push_sends_very_many_empty_folders(
+def test_push_sends_more_empty_folders_than_fit_into_one_message(
     push: Push, source: Path, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More names than one frame takes."""
@@ -411,7 +411,7 @@ def test_push_sends_very_many_empty_folders(
     assert max(asked) == 2
 
 
-def test_a_push_never_kills_a_process_that_does_not_hold_its_lock(
+def test_push_kills_no_process_named_in_its_lock_file_that_does_not_hold_the_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a volume shared by two boxes, the process id in the lock may be the other box's."""
@@ -427,7 +427,7 @@ def test_a_push_never_kills_a_process_that_does_not_hold_its_lock(
             assert ended == expected
 
 
-def test_push_starts_another_process_on_the_box_if_its_first_hangs(
+def test_push_finishes_with_a_second_process_on_the_box_if_the_first_hangs(
     source: Path, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its link stays alive all the time."""
@@ -465,7 +465,7 @@ def test_the_last_progress_report_of_push_counts_all_bytes(source: Path, target:
     link.close()
 
 
-def test_push_ends_a_suspended_push_of_this_machine_to_get_its_lock(tmp_path: Path) -> None:
+def test_push_kills_a_suspended_push_of_this_machine_that_holds_its_lock(tmp_path: Path) -> None:
     file = tmp_path / "lock"
     with file.open("w+") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -478,7 +478,7 @@ def test_push_ends_a_suspended_push_of_this_machine_to_get_its_lock(tmp_path: Pa
 
 
 @pytest.mark.parametrize(("every", "is_left"), [(0.5, False), (600, True)])
-def test_push_waits_for_a_process_on_the_box_that_reports_progress(
+def test_push_waits_as_long_as_the_box_reports_progress_and_else_gives_up_the_link(
     wire: LocalWire, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, every: float, is_left: bool
 ) -> None:
     # In all it takes longer than it may be silent.
@@ -495,7 +495,7 @@ def test_push_waits_for_a_process_on_the_box_that_reports_progress(
             assert list(one.run([])) == []
 
 
-def test_a_slow_digest_or_disk_on_the_box_is_reported_to_push_as_work(
+def test_the_box_sends_push_signs_of_life_during_a_slow_digest_or_disk_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Such as a digest, a look, or a sync to a slow disk."""
@@ -518,7 +518,9 @@ def test_a_slow_digest_or_disk_on_the_box_is_reported_to_push_as_work(
         take.sync(disk, lambda: None)
 
 
-def test_a_transfer_sends_a_heartbeat_only_after_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_transfer_sends_a_sign_of_life_only_after_silence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     came: list[bytes] = []
     monkeypatch.setattr("os.write", lambda _, piece: came.append(bytes(piece)) or len(piece))
     channel = serve.Channel()
@@ -649,7 +651,7 @@ NO_FRAMES += [[[{}, 3], [{}, -1]]]
         *((pack_frame({"frames": rows}, b"ab"), "frames") for rows in NO_FRAMES),
     ],
 )
-def test_a_transfer_ends_at_a_cut_message_and_refuses_a_malformed_message(
+def test_a_cut_message_ends_a_transfer_and_a_malformed_one_raises_an_error(
     frame: bytes, says: str | None
 ) -> None:
     """The other side may be hostile: it gets no memory, and nothing of it is guessed."""
@@ -701,7 +703,7 @@ def test_a_folder_that_can_not_be_listed_is_left_out_of_a_push_and_named(
     assert found.left_out == [f"gone: {sender.GONE}", "locked: permission denied"]
 
 
-def test_data_that_arrived_in_part_is_not_reported_to_the_box_as_arrived(
+def test_setup_does_not_tell_the_box_that_its_data_arrived_if_a_file_failed(
     source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The box waits for all of it, and would train on half."""
@@ -741,7 +743,7 @@ def test_data_that_arrived_in_part_is_not_reported_to_the_box_as_arrived(
         sends(LinkLost("box"))
 
 
-def test_push_advises_key_shared_only_for_folders_the_profile_does_not_share() -> None:
+def test_push_advises_profile_key_shared_for_a_folder_that_the_profile_does_not_share() -> None:
     for inside in ("data", "data/corpus"):
         assert "shared: [" not in links_line(inside, ["out", "data"])
     said = links_line("database", ["data"])

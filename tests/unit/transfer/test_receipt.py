@@ -40,7 +40,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
     return box, manifest, file
 
 
-def test_the_receipt_of_a_pull_is_valid_while_local_files_match_the_box(made: Made) -> None:
+def test_a_pull_receipts_check_names_each_file_that_differs_here_or_there(made: Made) -> None:
     box, manifest, file = made
     present = manifest.present()
     assert {path: size for path, (size, _) in present.items()} == {"out/a": 5, "out/b": 5}
@@ -64,7 +64,7 @@ def test_the_receipt_of_a_pull_is_valid_while_local_files_match_the_box(made: Ma
 NONE = ["this machine has no receipt for the run"]
 
 
-def test_a_forged_or_changed_pull_receipt_is_rejected(made: Made, tmp_path: Path) -> None:
+def test_a_forged_or_changed_pull_receipt_counts_as_no_receipt(made: Made, tmp_path: Path) -> None:
     _, manifest, file = made
     present = manifest.present()
     body = json.loads(file.read_text())
@@ -91,7 +91,7 @@ def test_a_forged_or_changed_pull_receipt_is_rejected(made: Made, tmp_path: Path
     assert check_receipt(file, NAMES, present, {}) == NONE
 
 
-def test_pull_receipts_of_a_renamed_box_are_still_valid(made: Made) -> None:
+def test_the_check_of_a_pull_receipt_accepts_an_earlier_name_of_its_box(made: Made) -> None:
     _, manifest, file = made
     folder, present = file.parents[2], manifest.present()
     note_name(folder, "other-box", "nina")
@@ -103,7 +103,7 @@ def test_pull_receipts_of_a_renamed_box_are_still_valid(made: Made) -> None:
     assert check_receipt(file, NAMES, present, {}) == NONE
 
 
-def test_a_pull_receipt_does_not_cover_files_that_were_never_pulled(made: Made) -> None:
+def test_the_check_of_a_pull_receipt_names_a_file_that_was_never_pulled(made: Made) -> None:
     box, manifest, file = made
     present = manifest.present()
     more = {**present, "out/c": (1, "0" * 64)}
@@ -143,7 +143,7 @@ def test_the_folder_of_pull_records_is_private_to_the_user(tmp_path: Path) -> No
         assert (tmp_path / "pulls").stat().st_mode & 0o777 == 0o700
 
 
-def test_damaged_rows_of_a_pull_record_are_skipped(tmp_path: Path) -> None:
+def test_a_damaged_row_of_a_pull_record_is_skipped_and_others_are_read(tmp_path: Path) -> None:
     """They decide which file of a run may go on elsewhere: a row that is half written is none."""
     file = tmp_path / "record"
     assert recorded_digests(file) == {}
@@ -153,7 +153,7 @@ def test_damaged_rows_of_a_pull_record_are_skipped(tmp_path: Path) -> None:
     assert recorded_digests(file) == {"a": {"x", "y"}}
 
 
-def test_a_pull_of_fewer_files_into_another_folder_keeps_the_receipt_of_the_fuller_pull(
+def test_a_pull_of_fewer_files_into_another_folder_does_not_replace_the_fuller_receipt(
     made: Made, tmp_path: Path
 ) -> None:
     box, manifest, file = made

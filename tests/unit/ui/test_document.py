@@ -120,13 +120,13 @@ def test_an_interrupted_command_says_in_json_how_to_go_on():
     assert (error["exit"], error["next"]) == (130, "To wait on: boxstrap wait")
 
 
-def test_a_command_result_that_is_no_json_value_raises_an_error():
+def test_a_command_result_with_a_python_set_raises_a_type_error_in_json_output():
     screen = JsonScreen(paper())
     with pytest.raises(TypeError, match="set"):
         screen.result({"a": {1, 2}})
 
 
-def test_json_output_keeps_a_limited_number_of_entries():
+def test_json_output_drops_messages_warnings_and_notes_above_a_fixed_number():
     screen = JsonScreen(paper())
     for t in range(5000):
         screen.event(ev(t, "repo", "start"))

@@ -29,7 +29,7 @@ def test_setup_ends_with_aligned_next_commands_and_billing():
     )
 
 
-def test_next_commands_of_a_setup_without_a_value_are_left_out():
+def test_setup_lists_no_next_command_that_does_not_apply():
     assert what_next("local: set up", [], "") == "local: set up"
     assert what_next("b: set up", [("stop", "")], still_billing("boxstrap down")) == (
         "b: set up\n\nstill billing: give it back with boxstrap down, "

@@ -71,7 +71,7 @@ def test_a_lost_link_to_a_box_is_shown_at_once_and_then_every_five_seconds(clock
     )
 
 
-def test_endless_events_of_a_box_are_cut_short_in_plain_output(clock):
+def test_plain_output_of_endless_events_stops_at_a_limit_and_points_to_the_steps_log(clock):
     stream = paper()
     screen = plain(clock, stream)
     for t in range(2000):

@@ -42,20 +42,20 @@ def test_the_pause_before_more_is_to_be_transferred_does_not_count_for_its_speed
     assert (progress.speed, progress.left) == (pytest.approx(10), pytest.approx(99))
 
 
-def test_progress_reports_of_the_same_moment_do_not_inflate_the_speed():
+def test_several_progress_reports_within_a_millisecond_do_not_raise_the_shown_speed():
     progress = progressed((0, 0), (1, 10), (1.001, 20), (1.002, 30), (2, 30))
     assert progress.speed is not None
     assert progress.speed < 21
 
 
-def test_progress_starts_again_when_its_count_drops_or_its_clock_jumps_back():
+def test_the_speed_is_computed_anew_if_the_count_drops_or_the_clock_jumps_back():
     progress = progressed((0, 0), (1, 50), (2, 5))
     assert (progress.speed, progress.done) == (None, 5)
     progress = progressed((1000, 0), (1001, 10), (5, 20), (6, 21))
     assert progress.speed == pytest.approx(1)
 
 
-def test_impossible_progress_counts_of_a_box_are_corrected():
+def test_a_negative_or_too_large_count_of_a_box_gives_no_share_and_no_time_left():
     assert progressed((0, -5)).done == 0
     over = progressed((0, 500))
     assert (over.total, over.left, over.share) == (None, None, None)
@@ -64,7 +64,7 @@ def test_impossible_progress_counts_of_a_box_are_corrected():
     assert (stalled.speed, stalled.left) == (0, None)
 
 
-def test_a_wait_of_a_step_shows_the_seconds_left():
+def test_progress_20_of_a_300_second_wait_has_280_seconds_left():
     assert progressed((0, 20), total=300.0, unit="seconds").left == 280
 
 

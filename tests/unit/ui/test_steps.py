@@ -25,7 +25,7 @@ def test_setup_shows_state_and_time_of_each_step_by_its_events():
     assert (steps.setup.state, steps.setup.seconds) == ("failed", 74.1)
 
 
-def test_each_step_row_of_a_setup_says_what_the_step_did():
+def test_each_row_of_a_setup_shows_already_right_the_bytes_sent_or_the_error_of_its_step():
     rows = taken(*run_events()).rows
     assert rows["shell"].words() == ["already right"]
     assert rows["repo"].words() == ["39 MB"]
@@ -34,7 +34,7 @@ def test_each_step_row_of_a_setup_says_what_the_step_did():
     assert rows["preflight"].words() == [""]
 
 
-def test_a_note_of_a_setup_step_is_shown_at_once_and_not_lost():
+def test_a_note_of_a_setup_step_is_shown_at_once_and_still_there_when_the_step_is_done():
     note = {"code": "image-reused", "count": 12, "have": 795, "secs": 19}
     said = "12 packages of the image are reused: about 795 MB and 19 s saved"
     steps = taken(ev(0, "python", "start"), ev(1, "python", "note", **note))
@@ -49,7 +49,7 @@ def test_a_note_of_a_setup_step_is_shown_at_once_and_not_lost():
     assert row.noted == ""
 
 
-def test_the_elapsed_time_of_a_step_does_not_depend_on_the_clock_of_the_box():
+def test_the_elapsed_time_of_a_step_is_measured_by_the_clock_of_this_machine():
     clock = Clock()
     clock.now = 500.0
     steps = taken(ev(1_000_000_000, "repo", "start"), clock=clock)
@@ -108,7 +108,7 @@ def test_progress_of_a_transfer_has_shorter_texts_for_narrow_terminals():
     assert progress_words(progress)[:2] == ["2,400 objects, 1,200/s", "2,400 objects"]
 
 
-def test_the_reason_for_a_step_is_shown_even_if_progress_came_first():
+def test_a_step_shows_why_it_runs_even_if_its_progress_arrived_before_the_reason():
     sent = ev(1, "repo", "progress", done=1, total=5, unit="objects")
     steps = taken(sent)
     assert steps.take(ev(2, "repo", "start", why="commit"))
@@ -133,7 +133,7 @@ def test_progress_of_a_transfer_of_many_files_shows_their_number():
     ]
 
 
-def test_push_outside_a_setup_shows_no_row_for_a_setup():
+def test_push_outside_a_setup_draws_no_setup_row_above_its_progress():
     push = Steps()
     push.take(Event("", 0, 1.0, "push", "progress", {"done": 1, "total": 5, "unit": "bytes"}))
     assert push.setup.started is None

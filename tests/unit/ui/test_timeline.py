@@ -127,7 +127,7 @@ def test_a_terminal_of_few_lines_shows_running_and_failed_steps_first():
     assert shown == ["gpu", "python", "train", "more", "setup"]
 
 
-def test_the_timeline_is_ascii_where_the_stream_has_no_utf8():
+def test_the_timeline_uses_plus_x_and_question_marks_if_the_terminal_has_no_utf8():
     terminal = TimelineTerminal(encoding="ascii")
     with closing(terminal.screen) as screen:
         screen.plan(STEPS)
@@ -150,7 +150,7 @@ def test_no_color_removes_only_colours_from_the_timeline():
         assert bool(re.search(r"\x1b\[[0-9;]*3[0-9]m", written(terminal.stream))) == has_colour
 
 
-def test_the_timeline_of_a_setup_does_not_draw_finished_steps_again():
+def test_the_timeline_of_a_setup_prints_the_row_of_a_finished_step_once():
     terminal = TimelineTerminal()
     with closing(terminal.screen) as screen:
         screen.plan(["gpu", "repo"])
@@ -163,7 +163,7 @@ def test_the_timeline_of_a_setup_does_not_draw_finished_steps_again():
     assert "gpu" not in after
 
 
-def test_a_flood_of_setup_events_is_not_drawn_one_by_one():
+def test_twenty_thousand_setup_events_print_under_200_kb_to_the_terminal():
     terminal = TimelineTerminal()
     flood = [ev(0, "repo", "progress", done=n, total=10**6, unit="objects") for n in range(500)]
     with closing(terminal.screen) as screen:

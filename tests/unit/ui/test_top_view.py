@@ -86,7 +86,7 @@ def test_top_without_a_terminal_prints_one_line_for_a_box_whose_link_is_lost() -
     assert out.getvalue().count("\n") == 1
 
 
-def test_tops_json_lines_have_a_version_and_no_secret() -> None:
+def test_each_json_line_of_top_has_a_format_version_and_hides_secrets() -> None:
     out = io.StringIO()
     lines = screen(out, as_json=True)
     view, gone = live(), BoxView("other", "gone", "it is not the box that was pinned")

@@ -79,7 +79,7 @@ class Pane:
 
 @pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux")
 @pytest.mark.parametrize("width", [40, 100])
-def test_setup_in_a_real_terminal_redraws_its_steps_and_leaves_the_result(tmp_path, width):
+def test_setup_redraws_its_steps_after_a_resize_and_leaves_a_line_for_each(tmp_path, width):
     pane = Pane(tmp_path, width)
     try:
         first = pane.wait_for("setup")
