@@ -24,7 +24,9 @@ STATED = {
 
 
 @pytest.mark.parametrize(("text", "range_"), STATED.values(), ids=STATED)
-def test_the_python_range_of_a_project_file_is_read(tmp_path: Path, text: str, range_: str) -> None:
+def test_setup_reads_the_accepted_python_versions_from_pyproject_setup_py_or_setup_cfg(
+    tmp_path: Path, text: str, range_: str
+) -> None:
     name = "setup.py" if text.startswith("setup(") else "pyproject.toml"
     (tmp_path / ("setup.cfg" if text.startswith("[options]") else name)).write_text(text)
     assert accepted(str(tmp_path)) == range_

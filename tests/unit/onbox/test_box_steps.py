@@ -22,7 +22,7 @@ SPECIAL = b"ab=:~#,%@ \t\n\\'\"$\xc3\xa9\x7f"
 BETWEEN = ((b"", b""), (b"a", b"b"), (b":", b""))
 
 
-def test_steps_in_python_quote_words_as_bash_does() -> None:
+def test_setup_steps_in_python_quote_shell_words_byte_for_byte_as_bash_does() -> None:
     """Stamps that a shell wrote stay true, and a shell reads back what is written for it."""
     random = Random(1)
     words = [bytes([byte]).join(between) for byte in range(1, 256) for between in BETWEEN]
@@ -32,21 +32,21 @@ def test_steps_in_python_quote_words_as_bash_does() -> None:
     assert quoted(*map(os.fsdecode, words)) == done.stdout.decode("ascii")
 
 
-def test_a_value_left_out_of_a_recipe_is_that_of_a_profile_without_keys() -> None:
+def test_a_value_missing_in_a_setup_script_gets_the_default_of_an_empty_profile() -> None:
     usual = default_values()
     assert {name: usual[name.upper()] for name in Values.__annotations__} == {
         name: getattr(Values({}), name) for name in Values.__annotations__
     }
 
 
-def test_each_step_in_python_has_the_name_of_its_file() -> None:
+def test_each_setup_step_in_python_is_named_as_its_file() -> None:
     found = [name for name in NAMES if f"onbox/steps/{name}.py" in onbox_files()]
     assert "lease" in found
     for name in found:
         assert step_named(name, SetupFacts({})).name == name
 
 
-def test_a_line_for_boot_that_an_earlier_version_added_is_not_added_again(tmp_path: Path) -> None:
+def test_setup_adds_no_second_boot_line_beside_that_of_an_earlier_version(tmp_path: Path) -> None:
     """Versions that had this step in shell wrote it as here."""
     home, hook = f"{tmp_path}/.boxstrap", tmp_path / "onstart.sh"
     words = f"setsid bash {home}/box/current/lease.sh {home}"
@@ -57,7 +57,7 @@ def test_a_line_for_boot_that_an_earlier_version_added_is_not_added_again(tmp_pa
     assert hook.read_text() == script
 
 
-def test_libraries_are_found_in_an_environment_whose_folder_looks_like_a_pattern(
+def test_torch_is_found_in_an_environment_whose_folder_name_has_brackets(
     tmp_path: Path,
 ) -> None:
     folder = tmp_path / "exp[1]" / ".venv"

@@ -81,7 +81,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BuildPlace:
     return BuildPlace(tmp_path)
 
 
-def test_an_environment_is_made_once_and_its_packages_are_noted(place: BuildPlace) -> None:
+def test_setup_makes_an_environment_once_and_records_its_package_folder(place: BuildPlace) -> None:
     place.build().build()
     env = f"{place.tree}/.venv"
     find, made, install = place.words()
@@ -129,7 +129,7 @@ def test_an_environment_whose_first_build_was_cut_short_is_made_anew(
     assert (place.tree / ".venv/kept").exists()
 
 
-def test_an_environment_of_another_python_than_the_repository_wants_stays_until_that_is_there(
+def test_an_environment_is_not_deleted_before_the_python_version_the_repository_wants_is_found(
     place: BuildPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place.build().build()
@@ -168,7 +168,7 @@ def test_setup_picks_a_python_that_all_local_projects_allow_unless_the_profile_n
     assert f"UV_PYTHON_INSTALL_DIR={place.home}/pythons\n" in own
 
 
-def test_python_as_of_excludes_newer_packages_and_those_of_the_image(place: BuildPlace) -> None:
+def test_python_as_of_makes_uv_ignore_packages_newer_than_that_date(place: BuildPlace) -> None:
     """The indexes of torch's builds have no dates."""
     place.build(torch_backend="none", as_of="2023-05-01", reuse="never").build()
     found = Path(f"{place.asked}.pip.install").read_text()
@@ -177,7 +177,7 @@ def test_python_as_of_excludes_newer_packages_and_those_of_the_image(place: Buil
 
 
 @pytest.mark.parametrize("required", [True, False])
-def test_uv_is_asked_about_torch_only_if_the_profile_requires_a_gpu(
+def test_setup_lets_uv_resolve_torch_beforehand_only_if_a_gpu_is_required(
     place: BuildPlace, monkeypatch: pytest.MonkeyPatch, required: bool
 ) -> None:
     """The query makes uv resolve everything once more."""
@@ -209,7 +209,7 @@ def test_bytecode_is_compiled_ahead_only_on_several_cores(
 @pytest.mark.parametrize(
     ("values", "why"), [({}, "requirements"), ({"extras": ["x"]}, "changed")], ids=["", "more"]
 )
-def test_an_environment_whose_files_alone_changed_has_new_requirements(
+def test_the_reason_to_rebuild_an_environment_says_what_changed_in_profile_or_files(
     place: BuildPlace, values: dict[str, Any], why: str
 ) -> None:
     before = place.build()._env.inputs
@@ -221,7 +221,7 @@ def test_an_environment_whose_files_alone_changed_has_new_requirements(
     assert step.what_changed(before) == why
 
 
-def test_pip_installs_without_what_only_uv_knows_and_removes_what_is_not_required(
+def test_installer_pip_gets_no_uv_options_and_uninstalls_packages_not_required(
     place: BuildPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place.build().build()
@@ -255,7 +255,7 @@ def test_pip_installs_without_what_only_uv_knows_and_removes_what_is_not_require
         place.build({"uv.lock": "", "pyproject.toml": ""}, installer="pip").build()
 
 
-def test_private_dependencies_lead_git_to_what_was_sent(
+def test_git_on_the_box_clones_a_private_dependency_from_the_copy_that_was_sent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("CLIENT_SENDS", raising=False)
@@ -278,7 +278,7 @@ def test_private_dependencies_lead_git_to_what_was_sent(
 
 
 @pytest.mark.parametrize(("sends", "waits"), [("yes", True), ("", False)])
-def test_a_dependency_without_a_commit_is_waited_for_each_time(
+def test_setup_waits_for_a_private_dependency_only_if_a_client_is_sending_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sends: str, waits: bool
 ) -> None:
     """When a hook runs this at boot, nobody sends anything."""
@@ -305,7 +305,7 @@ class SleptClock:
         self.slept.append(seconds)
 
 
-def test_what_a_machine_sends_is_waited_for_while_it_or_the_sender_lives(
+def test_the_box_waits_for_files_until_its_client_was_silent_for_two_minutes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CLIENT_SENDS", "yes")
@@ -333,7 +333,9 @@ ERRORS = subprocess.check_output(
 
 
 @pytest.mark.parametrize(("code", "said"), SAID, ids=range(len(SAID)))
-def test_only_a_network_failure_is_to_be_tried_again(code: str, said: str, tmp_path: Path) -> None:
+def test_setup_repeats_an_install_only_after_a_network_failure(
+    code: str, said: str, tmp_path: Path
+) -> None:
     """The shell reads what failed in the same words."""
     (tmp_path / "log").write_text(f"No route to host\ntrying again in 2 s\n{said}\n")
     is_networks = code == "no-dns" or code.endswith("-unreachable")
@@ -359,7 +361,7 @@ def test_a_network_failure_is_retried_for_a_minute_and_no_longer(
     assert len(clock.slept) == 9
 
 
-def test_a_dead_proxy_is_named_as_the_cause_and_a_live_one_is_not(
+def test_setup_names_the_proxy_as_cause_only_if_that_proxy_does_not_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "log").write_text("tunnel error: Connection refused\n")
@@ -372,7 +374,7 @@ def test_a_dead_proxy_is_named_as_the_cause_and_a_live_one_is_not(
     assert capsys.readouterr().err == f"the proxy 127.0.0.1:{port} of HTTPS_PROXY does not answer\n"
 
 
-def test_events_of_a_step_name_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_event_of_a_setup_step_begins_with_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     written = list[bytes]()
     monkeypatch.setattr(step_report, "step", "python")
     monkeypatch.setattr(step_report.os, "write", lambda _, text: written.append(text))

@@ -111,7 +111,9 @@ def test_compiling_ahead_finds_the_files_a_training_command_imports(
     assert [name.removesuffix(".__init__") for name in names] == found
 
 
-def test_compiling_ahead_finds_modules_that_a_script_loads_lazily(environment: Path) -> None:
+def test_compiling_ahead_includes_modules_a_script_imports_only_when_used(
+    environment: Path,
+) -> None:
     walk = Walk([environment / SITE], environment)
     walk.script(environment.parent / "tree/tools/go.py")
     late = [Path(file).name for file in walk.order if "models" in file]
@@ -202,7 +204,9 @@ def test_bytecode_compiled_during_a_download_equals_that_of_an_import(
     assert not [*(environment.parent / "cache").rglob("*.pyc")]
 
 
-def test_only_modules_installed_as_compiled_ahead_get_bytecode(environment: Path) -> None:
+def test_bytecode_compiled_ahead_is_dropped_if_the_installed_module_differs(
+    environment: Path,
+) -> None:
     fetched = fetched_into(environment)
     half = fetch(environment, "half.py", "x = 1\n")
     cut = fetch(environment, "cut.py", "x = 'a\n")
@@ -219,7 +223,9 @@ def test_only_modules_installed_as_compiled_ahead_get_bytecode(environment: Path
     assert not compiled(environment / SITE / gone.name).exists()
 
 
-def test_compiling_ahead_keeps_existing_bytecode_and_no_partial_file(environment: Path) -> None:
+def test_compiling_ahead_overwrites_no_bytecode_and_leaves_no_partial_file(
+    environment: Path,
+) -> None:
     fetched = fetched_into(environment)
     files = [fetch(environment, f"m{n}.py", f"x = '{n}' * 99\n" * 99) for n in range(2)]
     assert [fetched.add(file) for file in files] == [True] * 2

@@ -11,6 +11,6 @@ SENT |= {check.code for check in (*judge.OF_GPUS, *judge.BOX_CHECKS)}
 SENT |= {"gpu-unread", "box-unread", "gpu-sick"}
 
 
-def test_every_code_that_the_gpu_check_can_send_is_known_on_this_machine():
+def test_every_error_code_of_the_gpu_check_on_a_box_has_a_message_on_this_machine():
     assert len(SENT) > 20
     assert SENT - {""} - set(CODES) == set()  # a check that only notes has no code

@@ -85,7 +85,7 @@ def test_a_result_file_rewritten_all_the_time_is_pulled_once_a_minute(looks: Loo
     assert [seen(live=at < 29) for at in range(30)][-1] == ["closed", "closed"]
 
 
-def test_a_result_that_no_process_writes_after_its_run_may_be_read_ahead(
+def test_a_result_not_open_for_writing_after_its_run_ended_is_marked_as_closed_at_once(
     looks: Looks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("a", "b"):
@@ -100,7 +100,7 @@ def test_a_result_that_no_process_writes_after_its_run_may_be_read_ahead(
 
 
 @pytest.mark.parametrize("reads_all", [False, True])
-def test_a_result_changed_by_another_machine_on_a_shared_disk_is_noticed(
+def test_a_result_changed_by_another_machine_on_a_shared_disk_counts_as_incomplete(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads_all: bool
 ) -> None:
     """On a shared disk, stat of a path is cached for seconds; stat of an opened file is not. A
@@ -280,7 +280,7 @@ def test_a_checkpoint_is_complete_once_it_has_the_files_of_an_earlier_run() -> N
         ("notes.txt", "global_step2", None),
     ],
 )
-def test_a_short_result_that_names_a_checkpoint_is_read_as_its_pointer(
+def test_a_short_result_file_that_contains_a_checkpoints_name_is_taken_as_pointer_to_it(
     name: str, text: str, to: str | None
 ) -> None:
     paths = ["out/global_step2/a", "out/epoch=1.pt", f"out/{name}"]

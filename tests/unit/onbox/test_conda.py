@@ -43,7 +43,7 @@ def test_a_conda_environment_file_is_read_into_packages_pip_lines_and_variables(
 
 
 @pytest.mark.parametrize("document", [None, [], {"dependencies": "numpy"}, {"channels": []}])
-def test_a_conda_file_without_a_list_of_dependencies_is_refused(document: object) -> None:
+def test_a_conda_file_without_dependencies_raises_an_error_that_says_so(document: object) -> None:
     with pytest.raises(ValueError, match="no list of dependencies"):
         parse_file(document)
 

@@ -124,7 +124,7 @@ def test_a_download_ends_when_newly_signed_urls_are_refused_too(signer: Signer) 
 
 
 @pytest.mark.slow
-def test_a_bucket_download_fails_at_once_if_nobody_signs_its_urls(
+def test_a_bucket_download_fails_at_once_if_no_machine_sends_signed_urls(
     signer: Signer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CLIENT_SENDS", "")

@@ -29,7 +29,7 @@ from tests.data_server import DataServer
 BLOCK = 32 * 1024 * 1024
 
 
-def test_data_may_be_put_into_either_working_folder_that_shares_one_boxstrap_folder(
+def test_data_can_be_saved_below_either_of_two_working_folders_with_one_boxstrap_folder(
     tmp_path: Path,
 ) -> None:
     from bootstrap.onbox.data.items import Item, Places
@@ -123,7 +123,9 @@ def box(tmp_path: Path, server: DataServer) -> BoxHere:
     return BoxHere(tmp_path, server)
 
 
-def test_data_is_not_fetched_twice_or_overwritten(box: BoxHere, server: DataServer):
+def test_data_is_downloaded_once_and_never_over_a_file_edited_on_the_box(
+    box: BoxHere, server: DataServer
+):
     sha256 = server.add("a/train.bin", b"x" * 1000)
     item = {"from": server.url("a/train.bin"), "to": "data/", "sha256": sha256}
     assert not box.step(item).check()
@@ -313,7 +315,7 @@ def test_a_data_server_that_answers_503_for_ever_is_given_up_as_unreachable(
 
 
 @pytest.mark.slow
-def test_a_retry_after_of_a_data_server_is_obeyed_if_short_and_reported_if_long(
+def test_a_data_download_waits_for_a_short_retry_after_and_fails_naming_a_long_one(
     box: BoxHere, server: DataServer, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(sources, "PATIENCE_S", 2)
@@ -338,7 +340,9 @@ def test_a_retry_after_of_a_data_server_is_obeyed_if_short_and_reported_if_long(
 
 
 @pytest.mark.parametrize("status", [403, 404])
-def test_data_answered_by_403_or_404_is_asked_once(box: BoxHere, server: DataServer, status: int):
+def test_a_data_download_fails_at_its_first_403_or_404(
+    box: BoxHere, server: DataServer, status: int
+):
     server.status, server.status_left = status, 100
     item = {"from": server.url("x?sig=secret"), "to": "x"}
     said = box.refused("data-refused", item)
@@ -416,7 +420,7 @@ def test_a_hugging_face_dataset_is_fetched_at_its_revision(box: BoxHere, server:
     }
 
 
-def test_a_changed_data_address_in_the_profile_fetches_only_its_file_again(
+def test_a_changed_data_address_in_the_profile_downloads_only_that_file_again(
     box: BoxHere, server: DataServer
 ):
     for name, content in (("a/x", b"1"), ("b/x", b"2"), ("b/y", b"3")):
@@ -459,7 +463,7 @@ def test_an_endless_list_of_files_from_hugging_face_is_refused_at_a_limit(
         assert len(server.asked) == asked + 3, "no more is asked for than would be taken"
 
 
-def test_a_hub_token_is_sent_to_no_redirect(box: BoxHere, server: DataServer, tmp_path: Path):
+def test_a_redirect_of_hugging_face_gets_no_token(box: BoxHere, server: DataServer, tmp_path: Path):
     hub(server)
     server.token = "hf_secret"
     item = {"from": "hf:datasets/me/set@v1/train/0.parquet", "to": "x"}
@@ -509,7 +513,7 @@ def zipped(*members: tuple[str, bytes, int]) -> bytes:
     return out.getvalue()
 
 
-def test_an_archive_of_data_is_unpacked_over_no_file_of_others(box: BoxHere, server: DataServer):
+def test_unpacking_an_archive_of_data_overwrites_no_other_file(box: BoxHere, server: DataServer):
     whole = tar(
         (member("a", type=tarfile.DIRTYPE), b""),
         (member("a/run.sh", mode=0o6777), b"#!"),
@@ -627,7 +631,7 @@ BAD = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BAD)
-def test_an_archive_with_links_devices_or_outside_paths_is_refused_whole(
+def test_nothing_is_unpacked_of_an_archive_with_links_devices_or_outside_paths(
     name: str, box: BoxHere, server: DataServer, tmp_path: Path
 ):
     server.add(name, BAD[name]())
@@ -638,7 +642,9 @@ def test_an_archive_with_links_devices_or_outside_paths_is_refused_whole(
     assert list(box.tree.glob(".boxstrap*")) == []
 
 
-def test_an_archive_bomb_is_stopped_while_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_unpacking_an_archive_bomb_writes_at_most_3_mib(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     from bootstrap.onbox.data import download as module
     from bootstrap.onbox.data.items import DataError
 

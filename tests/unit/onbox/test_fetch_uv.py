@@ -108,7 +108,9 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     [(wheel(), 1), (wheel(zipfile.ZIP_STORED), 2), (wheel(seekable=False), 2)],
     ids=["as uv's", "stored", "without sizes"],
 )
-def test_uv_is_fetched_from_a_wheel_of_any_layout(folder: Path, data: bytes, times: int) -> None:
+def test_uv_is_extracted_from_a_wheel_of_any_zip_layout(
+    folder: Path, data: bytes, times: int
+) -> None:
     fetched = Fetched(folder, data, None, hashlib.sha256(data).hexdigest())
     assert (fetched.rc, fetched.said, fetched.asked) == (0, "", times)
     assert fetched.there == {"uv": PROGRAM}
@@ -174,7 +176,7 @@ def test_uv_is_fetched_by_curl_on_a_box_without_python_with_the_same_checks(
 @pytest.mark.parametrize(
     ("version", "setting"), [("0.10.12", "UV_NATIVE_TLS"), ("0.11.0", "UV_SYSTEM_CERTS")]
 )
-def test_the_uv_of_an_image_gets_the_certificate_option_that_its_version_knows(
+def test_a_uv_found_on_the_box_is_called_with_the_certificate_option_of_its_version(
     folder: Path, version: str, setting: str
 ) -> None:
     uv = folder / "uv"

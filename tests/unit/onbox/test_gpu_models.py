@@ -23,7 +23,7 @@ WEAKER = {
 
 
 @pytest.mark.slow
-def test_a_gpu_name_in_a_profile_means_the_same_card_in_offers_and_verdict() -> None:
+def test_every_gpu_name_in_a_profile_matches_its_card_in_offers_prices_and_verdict() -> None:
     assert len(NAMES) >= 60 + len(CARDS)
     for card, name, size in ((*named, size) for named in NAMES for size in (named[0].sold, None)):
         assert verdict_of(name, card, size) == {"pass"}, name
@@ -64,7 +64,7 @@ def test_a_gpu_name_never_matches_another_card_in_offers_and_verdict() -> None:
         ("RTX A6000 Ada", "NVIDIA RTX 6000 Ada Generation", ""),
     ],
 )
-def test_a_gpu_of_a_related_name_is_judged_as_same_weaker_or_another_card(
+def test_comparing_an_ordered_gpu_name_with_a_card_says_same_weaker_or_another(
     ordered: str, card: str, found: str
 ) -> None:
     assert difference(ordered, card) == found
@@ -76,7 +76,7 @@ def test_an_offer_of_a_fraction_of_a_gpu_does_not_match_the_whole_card() -> None
         assert offer.misses(RentOrder(gpu_names=(gpu,)))
 
 
-def test_a_memory_size_in_an_ordered_gpu_name_is_checked_by_the_verdict() -> None:
+def test_an_ordered_rtx_4090_48gb_gives_verdict_return_for_a_24_gb_card() -> None:
     small = next(card for card in CARDS if card.driver.endswith("4090"))
     assert "return" in verdict_of("RTX 4090 48GB", small, None)
     assert verdict_of("RTX 4090 48GB, RTX 4090", small, None) == {"pass"}

@@ -69,7 +69,7 @@ def test_setup_finds_shared_libraries_that_a_package_needs_and_a_box_lacks(tmp_p
     assert not [*missing_libraries(str(site))]
 
 
-def test_advice_on_missing_libraries_names_no_package_that_another_named_one_installs(
+def test_advice_on_missing_libraries_leaves_out_packages_that_another_named_one_brings(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     missing = [

@@ -243,7 +243,7 @@ def test_a_lease_of_dollars_counts_by_the_price_the_account_reports_now() -> Non
     assert own.until_stopped().spent == pytest.approx(3.0, abs=0.1)
 
 
-def test_a_lease_of_dollars_does_not_end_a_box_of_unknown_price() -> None:
+def test_a_lease_of_dollars_never_ends_a_box_while_its_price_is_unknown() -> None:
     state = LeaseState()
     for at in range(0, 100_000, 1000):
         assert advance(LeaseTerms(dollars=0.01), state, Tick("b", float(at), 0.0)) == []
@@ -277,7 +277,7 @@ def test_a_lease_ends_a_box_whose_run_computes_but_writes_nothing() -> None:
     assert off.until_stopped().now >= 50 * HOUR
 
 
-def test_an_extended_lease_ends_later_even_if_the_run_was_warned_already() -> None:
+def test_extending_a_lease_by_an_hour_postpones_its_end_even_after_the_run_was_warned() -> None:
     held = world(seconds=HOUR, dollars=2.0, idle=600.0)
     held.used_until = 0.0
     held.extended = HOUR
@@ -289,7 +289,7 @@ def test_an_extended_lease_ends_later_even_if_the_run_was_warned_already() -> No
     assert late.until_stopped().now >= 2 * HOUR
 
 
-def test_a_lease_ignores_changes_of_the_wall_clock_and_counts_sleep() -> None:
+def test_a_lease_of_hours_counts_sleep_of_the_box_but_no_change_of_its_clock() -> None:
     held = world(seconds=2 * HOUR)
     for shift in (-1e8, 1e8, -5e9):
         held.wall += shift
@@ -298,7 +298,7 @@ def test_a_lease_ignores_changes_of_the_wall_clock_and_counts_sleep() -> None:
     assert held.until_stopped().now == pytest.approx(2 * HOUR + held.grace, abs=3 * TICK_S)
 
 
-def test_a_restarted_monitor_continues_the_lease_of_a_killed_monitor() -> None:
+def test_a_lease_counts_the_hour_in_which_its_monitor_was_killed() -> None:
     held = world(seconds=2 * HOUR, idle=600.0)
     for _ in range(100):
         held.pass_time()
@@ -315,7 +315,7 @@ def test_a_restarted_monitor_continues_the_lease_of_a_killed_monitor() -> None:
 @pytest.mark.parametrize("machine", [True, False])
 @pytest.mark.parametrize("down", [5.0, 10 * HOUR])
 @pytest.mark.parametrize("api_down", [0.0, 600.0])
-def test_a_box_restart_counts_against_its_lease_as_the_account_billed(
+def test_the_lease_counts_a_restart_of_the_box_as_long_as_the_account_billed_it(
     machine: bool, down: float, api_down: float
 ) -> None:
     held = world(seconds=2 * HOUR)
@@ -329,7 +329,7 @@ def test_a_box_restart_counts_against_its_lease_as_the_account_billed(
     assert abs(held.spent / held.price - 2.0) * HOUR <= held.grace + 60
 
 
-def test_a_box_restart_unknown_to_the_account_counts_against_the_lease() -> None:
+def test_the_lease_counts_the_downtime_of_a_restart_that_the_account_has_not_noticed() -> None:
     held = world(seconds=2 * HOUR)
     while held.now < HOUR:
         held.pass_time()
@@ -341,7 +341,7 @@ def test_a_box_restart_unknown_to_the_account_counts_against_the_lease() -> None
     assert held.until_stopped().now == pytest.approx(2 * HOUR, abs=60)
 
 
-def test_a_lease_at_its_end_asks_a_silent_account_until_it_answers() -> None:
+def test_at_its_end_a_lease_repeats_its_stop_request_until_a_silent_account_answers() -> None:
     held = world(seconds=HOUR)
     held.api_down_until = 3 * HOUR
     held.until_stopped()
@@ -469,7 +469,7 @@ def test_a_lease_destroys_a_box_only_after_a_fresh_safety_check_and_else_stops_t
     assert at(95.0, is_safe=True) == [DESTROY]
 
 
-def test_a_lease_is_read_back_as_written_and_a_nonsense_lease_refused() -> None:
+def test_a_lease_file_is_read_back_equal_and_a_nonsense_one_raises_an_error() -> None:
     terms = LeaseTerms(seconds=HOUR, idle=60.0)
     text = json.dumps({k: v for k, v in dataclasses.asdict(terms).items() if v is not None})
     assert LeaseTerms.read(text) == terms
@@ -481,7 +481,7 @@ def test_a_lease_is_read_back_as_written_and_a_nonsense_lease_refused() -> None:
     assert LeaseState.read({"novelty": 1}) == LeaseState()
 
 
-def test_a_box_restart_counts_against_the_lease_while_the_account_is_silent() -> None:
+def test_the_lease_counts_the_downtime_of_a_restart_while_the_account_gives_no_answer() -> None:
     held = world(seconds=2 * HOUR)
     while held.now < HOUR:
         held.pass_time()
@@ -494,7 +494,7 @@ def test_a_box_restart_counts_against_the_lease_while_the_account_is_silent() ->
     assert held.asked[0] == pytest.approx(2 * HOUR, abs=60)
 
 
-def test_at_the_leases_end_a_run_is_not_waited_for_beyond_its_grace() -> None:
+def test_a_lease_stops_its_box_once_the_grace_of_a_run_that_does_not_end_is_over() -> None:
     state = LeaseState()
     said = [
         advance(LeaseTerms(seconds=60.0), state, Tick("b", at, 0.0, has_runs=True, grace=30.0))

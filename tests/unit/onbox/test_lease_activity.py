@@ -98,7 +98,7 @@ def test_a_working_gpu_or_process_keeps_a_box_in_use(run: Path, other: int) -> N
 
 
 @pytest.mark.parametrize("where", ["log", "results", "deep"])
-def test_a_growing_log_or_result_counts_as_use_of_the_box(run: Path, where: str) -> None:
+def test_a_box_whose_log_or_result_file_grew_counts_as_in_use(run: Path, where: str) -> None:
     tree = run.parents[3] / "homework/out"
     file = {"log": run / "log", "results": tree / "a.pt", "deep": tree / "deep/b.pt"}[where]
     with file.open("a") as out:
@@ -182,7 +182,7 @@ def test_a_program_doing_io_keeps_a_box_in_use(run: Path, monkeypatch: pytest.Mo
         ("/usr/sbin/sshd -D", False),
     ],
 )
-def test_an_open_exec_counts_as_use_and_a_process_left_detached_does_not(
+def test_a_box_counts_as_in_use_during_an_exec_but_not_for_a_process_left_detached(
     run: Path, other: int, monkeypatch: pytest.MonkeyPatch, parent: str, is_used: bool
 ) -> None:
     environment = {**os.environ, "BOXSTRAP_ENTERED": "1"}
@@ -199,7 +199,7 @@ def test_an_open_exec_counts_as_use_and_a_process_left_detached_does_not(
 
 
 @pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6], ids=["v4", "v6"])
-def test_a_silent_ssh_connection_counts_as_dead_and_an_unknown_connection_as_alive(
+def test_an_ssh_login_on_a_silent_connection_is_no_use_of_the_box_but_one_on_an_unknown_is(
     monkeypatch: pytest.MonkeyPatch, family: int
 ) -> None:
     with (

@@ -78,7 +78,7 @@ def test_results_the_user_agreed_to_lose_are_not_listed_as_unsafe(box: PulledBox
     assert box.unsafe() == ["out/elsewhere can't be told (outside)"]
 
 
-def test_pulled_results_are_safe_and_unpulled_results_unsafe(box: PulledBox) -> None:
+def test_the_safety_check_names_results_not_pulled_and_passes_pulled_ones(box: PulledBox) -> None:
     assert box.unsafe() == []
     (box.run / "safe").unlink()
     assert box.unsafe() == ["its results were never pulled whole"]
@@ -138,7 +138,7 @@ def test_a_result_that_a_process_has_open_for_writing_is_unsafe(box: PulledBox) 
     assert box.unsafe() == []
 
 
-def test_a_result_written_while_other_results_are_checked_is_unsafe(
+def test_the_safety_check_says_unsafe_if_a_result_is_written_while_others_are_checked(
     box: PulledBox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (box.tree / "out/b.pt").write_text("more")
@@ -180,7 +180,7 @@ def test_a_result_written_during_the_safety_check_of_another_folder_is_unsafe(
     assert [*look.changed()] == ["runs: one began, and changed during the check"]
 
 
-def test_the_safety_check_reports_another_users_boxstrap_folder_as_unchecked(
+def test_the_safety_check_says_that_another_users_boxstrap_folder_is_not_checked(
     box: PulledBox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own, their = str(box.home.parent), box.home.parent / "theirs"
@@ -195,7 +195,7 @@ def test_the_safety_check_reports_another_users_boxstrap_folder_as_unchecked(
     assert list(safety.all_unsafe(box.home)) == []
 
 
-def test_a_second_safety_check_reads_only_files_that_are_new_or_recent(
+def test_a_second_safety_check_rereads_only_files_written_moments_ago(
     box: PulledBox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read = list[str]()
@@ -226,7 +226,9 @@ def later_run(box: PulledBox) -> Path:
     return other
 
 
-def test_without_a_record_all_results_in_a_tree_belong_to_its_last_run(box: PulledBox) -> None:
+def test_results_in_no_list_count_as_those_of_the_last_run_for_the_safety_check(
+    box: PulledBox,
+) -> None:
     other = later_run(box)
     assert box.unsafe() == ["train-2: its results were never pulled whole"]
     (box.run / "safe").rename(other / "safe")
@@ -337,7 +339,7 @@ def git(*args: str, **variables: str) -> None:
 
 
 @pytest.mark.slow
-def test_git_variables_in_the_environment_hide_no_work_from_the_safety_check(
+def test_the_safety_check_finds_unsaved_work_despite_git_environment_variables(
     programs: Path, box: PulledBox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The monitor may have been started in a run's environment, which the profile sets."""

@@ -154,7 +154,7 @@ class LeaseUnderFaults:
 @pytest.mark.sampled
 @pytest.mark.parametrize("provider", sorted(APIS))
 @pytest.mark.parametrize("number", range(RUNS))
-def test_a_lease_that_nothing_enforces_is_reported_whatever_the_account_answers(
+def test_under_random_account_faults_a_box_says_so_whenever_nothing_enforces_its_lease(
     number: int,
     provider: str,
     seeded: random.Random,

@@ -102,7 +102,7 @@ FAULTS: dict[str, tuple[str, Any, Any, dict[str, float], tuple[str, str]]] = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_machine_value_beyond_its_limit_is_a_reason_of_the_verdict_and_one_within_is_not(
+def test_a_machine_value_beyond_its_limit_is_listed_as_a_reason_and_one_within_is_not(
     name: str,
 ) -> None:
     key, wrong, right, ordered, said = FAULTS[name]
@@ -126,7 +126,7 @@ def test_verdict_checks_of_what_a_box_does_not_have_are_not_applicable() -> None
     assert result["reasons"] == []
 
 
-def test_a_verdict_check_whose_value_was_not_read_is_left_out() -> None:
+def test_a_verdict_lists_no_check_whose_value_could_not_be_read() -> None:
     facts = {**NO_GPU, "init": {"error": 12}, "gpus": {}}
     assert [row["check"] for row in judge.judge(facts, ExpectedHardware(), 0.1)["checks"]] == [
         "gpu"
@@ -184,7 +184,7 @@ def told(folder: Path, *options: str, **more: Any) -> dict[str, Any]:
 
 
 @linux
-def test_verify_reads_cpus_memory_and_disk_of_a_machine_right(tmp_path: Path) -> None:
+def test_verify_reads_the_same_cpus_memory_and_free_disk_as_python_does(tmp_path: Path) -> None:
     facts = told(tmp_path / "not" / "there" / "yet")
     assert facts["cpus"]["machine"] == os.cpu_count()
     assert 0 < facts["cpus"]["granted"] <= len(os.sched_getaffinity(0))
@@ -227,7 +227,9 @@ def limits() -> Iterator[list[Path]]:
 
 
 @linux
-def test_verify_counts_cpus_and_memory_a_cgroup_grants(tmp_path: Path, limits: list[Path]) -> None:
+def test_verify_reports_the_cpus_and_memory_of_its_cgroup(
+    tmp_path: Path, limits: list[Path]
+) -> None:
     def join() -> None:
         for file in limits:
             file.write_text(str(os.getpid()))

@@ -68,7 +68,7 @@ HYBRID = {
     ],
     ids=["v2", "v2 below", "v1 docker", "v1 free", "hybrid", "v2 free", "none", "odd", "garbled"],
 )
-def test_verify_reads_cpu_and_memory_limits_from_each_cgroup_layout(
+def test_verify_reads_cpu_and_memory_limits_from_cgroups_of_version_1_and_2(
     tmp_path: Path,
     files: dict[str, str],
     quota: float | None,

@@ -32,7 +32,7 @@ PLACES = {
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_out_of_memory_kills_are_counted_in_the_nearest_cgroup_with_a_counter(
+def test_the_file_that_counts_memory_kills_is_that_of_the_nearest_cgroup_with_one(
     place: str, tmp_path: Path
 ) -> None:
     inside, files = PLACES[place]

@@ -109,7 +109,7 @@ def test_a_metric_pattern_of_the_profile_finds_its_values_in_a_log_line(
 
 
 @pytest.mark.parametrize("pattern", ["no number", "{a}{b}", "{a", "{1}", "{a\tb}", "x" * 501])
-def test_a_metric_pattern_without_a_name_or_with_a_wrong_name_is_refused(pattern: str) -> None:
+def test_a_metric_pattern_without_a_valid_group_name_raises_an_error(pattern: str) -> None:
     with pytest.raises(ValueError, match=r"a line of the log|control|too long"):
         METRIC(pattern)
 

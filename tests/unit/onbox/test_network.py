@@ -129,7 +129,7 @@ def test_verify_reports_no_speed_of_an_index_with_tiny_files(index: IndexServer)
     assert facts["index"] is None
 
 
-def test_verify_sends_credentials_of_an_index_but_does_not_report_them(index: IndexServer) -> None:
+def test_verify_logs_in_to_a_package_index_but_reports_no_password(index: IndexServer) -> None:
     secret = index.url.replace("//", "//me:s%40cret@")
     facts, _ = told(secret)
     assert "cret" not in repr(facts)
@@ -137,7 +137,9 @@ def test_verify_sends_credentials_of_an_index_but_does_not_report_them(index: In
     assert facts["index"]["mb_s"] > 0
 
 
-def test_verify_reports_an_unusable_package_index_with_the_cause(index: IndexServer) -> None:
+def test_verify_says_whether_a_package_index_refuses_has_no_dns_or_sends_503(
+    index: IndexServer,
+) -> None:
     index.status = 503
     assert told(index.url)[0]["index"]["error"] == "it answers 503"
     refused = told(NOBODY)[0]["index"]

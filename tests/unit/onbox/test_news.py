@@ -84,7 +84,9 @@ def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tell.post, "__defaults__", ((0.01, 0.01), tell.ASKED_S))
 
 
-def test_the_first_loss_of_a_run_is_news_once_even_by_a_second_monitor(there: WatchedRun) -> None:
+def test_the_first_loss_of_a_run_is_reported_once_even_by_a_second_monitor(
+    there: WatchedRun,
+) -> None:
     assert there.after() == []
     there.write(log="start\nlr 0.1\nstep 3 acc 0.5 loss 4.21\nstep 4 loss 4.2\nstep 5 lo")
     assert there.after(20) == ["loss: first loss: 4.21 at step 3"]
@@ -93,7 +95,7 @@ def test_the_first_loss_of_a_run_is_news_once_even_by_a_second_monitor(there: Wa
     assert there.after() == ["loss: first loss: 4.21 at step 3"]
 
 
-def test_the_first_loss_is_found_within_a_flood_of_log_lines(there: WatchedRun) -> None:
+def test_the_first_loss_is_reported_even_after_100000_log_lines_at_once(there: WatchedRun) -> None:
     there.write(log="x" * 300 + "\n")
     there.after()
     with (there.run / "log").open("a") as log:
@@ -153,7 +155,7 @@ def test_news_of_a_runs_end_say_whether_the_run_finished_failed_or_was_stopped(
     assert there.after(20, live=False) == [f"end: {words}"]
 
 
-def test_each_kind_of_news_is_sent_once_and_its_address_deleted_after_the_run(
+def test_each_news_of_a_run_is_posted_once_and_its_url_deleted_from_the_box_at_the_end(
     there: WatchedRun, web: WebReceiver
 ) -> None:
     address = f"{web.url}/services/a-secret"
@@ -204,7 +206,9 @@ def test_a_phone_notification_has_high_priority_only_for_failures_and_stalls(
     assert web.asked[0].headers["Priority"] == priority
 
 
-def test_a_new_receiver_gets_no_older_news_of_runs(there: WatchedRun, web: WebReceiver) -> None:
+def test_a_new_receiver_gets_no_news_from_before_it_was_added(
+    there: WatchedRun, web: WebReceiver
+) -> None:
     there.write(log="loss 4\n", notify_to=f"loss,disk team gpu {web.url}\n", exit="0\n")
     there.after()
     there.after(live=False)
@@ -250,7 +254,7 @@ def test_a_failing_receiver_of_news_is_tried_three_times_and_named_by_status(
     assert "a-secret" not in post("http://[a-secret/", A_NEWS)
 
 
-def test_a_short_retry_after_of_a_news_receiver_is_obeyed_and_a_long_one_reported(
+def test_sending_news_waits_for_a_short_retry_after_and_reports_one_of_an_hour(
     web: WebReceiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses = list[float]()
@@ -358,7 +362,7 @@ def test_the_documented_receivers_for_a_desktop_show_the_news(
         ("end", "", "it ended"),
     ],
 )
-def test_forged_text_in_a_boxs_news_is_replaced_by_a_fixed_sentence(
+def test_forged_text_in_a_boxs_news_is_never_printed_or_sent_but_a_fixed_sentence(
     there: WatchedRun, web: WebReceiver, kind: str, text: str, told: str
 ) -> None:
     assert passed_on(kind, text) == (told or text)

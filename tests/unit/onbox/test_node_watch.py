@@ -141,7 +141,7 @@ def test_stop_on_one_node_stops_the_run_on_others(nodes_of: Callable[..., Nodes]
     assert nodes.ends() == [("4", "stop"), ("4", "stop")]
 
 
-def test_an_interrupted_node_ends_the_other_nodes_and_is_named_as_the_cause(
+def test_a_node_taken_by_the_cloud_ends_the_others_whose_record_names_that_node(
     nodes_of: Callable[..., Nodes],
 ) -> None:
     nodes = nodes_of(*[FOREVER] * 2).begin()
@@ -176,7 +176,9 @@ def test_a_node_whose_watching_process_dies_ends_all_nodes(nodes_of: Callable[..
     assert nodes.ends(12) == [("143", "node 1 143 lost"), ("4", "stop")]
 
 
-def test_no_node_starts_if_one_never_joins_and_is_named(nodes_of: Callable[..., Nodes]) -> None:
+def test_if_a_node_never_joins_none_starts_and_the_record_names_it(
+    nodes_of: Callable[..., Nodes],
+) -> None:
     nodes = nodes_of(*["echo begun"] * 3, come_s=1.5).begin(0, 1)
     assert nodes.ends() == [("143", "node 2 143 missing")] * 2
     assert [_said(run, "log") for run in nodes.runs] == ["", "", ""]
@@ -223,7 +225,7 @@ TOLD = 'echo "$PET_NNODES $PET_NODE_RANK $PET_MASTER_ADDR:$PET_MASTER_PORT ${PET
         ({}, ""),
     ],
 )
-def test_node_count_and_addresses_are_read_from_skypilot_and_dstack_variables(
+def test_setup_scripts_take_rank_and_addresses_of_nodes_from_skypilot_or_dstack_variables(
     given: dict[str, str], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in given.items():

@@ -49,7 +49,7 @@ def found(kind: type[object]) -> Any:
     return service
 
 
-def test_ec2_interruptions_are_read_with_a_token_that_is_renewed(serve: Serve) -> None:
+def test_an_ec2_interruption_is_read_even_after_the_metadata_token_expired(serve: Serve) -> None:
     serve("ec2")
     service = found(notice.Ec2Notices)
     assert service.look() is None
@@ -123,7 +123,7 @@ def test_a_box_without_a_cloud_metadata_service_is_recognised_within_seconds(
     assert time.monotonic() - began < 3.5 * slowness()
 
 
-def test_each_run_is_told_of_an_interruption_once_even_if_the_clock_is_wrong(
+def test_a_run_is_told_only_once_of_an_interruption_even_if_the_boxs_clock_is_wrong(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     processes = some_processes()

@@ -125,7 +125,7 @@ class BoxWithLease:
             each.wait()
 
 
-def test_at_the_end_of_a_lease_the_run_can_save_before_its_box_is_stopped(
+def test_at_the_end_of_a_lease_a_run_is_asked_to_end_and_saves_before_its_box_stops(
     account: SimulatedAccount, tmp_path: Path
 ) -> None:
     # There is no volume here: if a stop would wipe the rest, only `destroy` lets the box end.
@@ -235,7 +235,7 @@ def test_a_lease_does_not_stop_a_pod_whose_results_a_stop_would_wipe(
 
 
 @pytest.mark.parametrize("what", ["released", "extended", "ends"])
-def test_a_lease_released_or_extended_during_its_request_to_the_account_ends_nothing(
+def test_a_lease_released_or_extended_during_its_last_request_does_not_end_the_box(
     what: str, tmp_path: Path, account: SimulatedAccount, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(OwnInstance, "keeps", lambda *_: True)
@@ -326,7 +326,7 @@ def test_a_lease_reads_price_and_last_start_of_its_box_from_the_account(
     assert own(account, monkeypatch).ask().started == pytest.approx(box.since, abs=2)
 
 
-def test_a_lease_distinguishes_a_refused_api_key_from_a_silent_account(
+def test_a_lease_reports_a_refused_api_key_and_a_500_of_the_account_as_different_errors(
     account: SimulatedAccount, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refused = {"vast": "404", "runpod": "401"}[account.provider]
@@ -388,7 +388,7 @@ def test_an_extended_lease_counts_no_idle_time_during_the_extension(tmp_path: Pa
     assert [over for _, over in said] == ["", "", ""]
 
 
-def test_a_runpod_lease_uses_graphql_when_the_rest_api_refuses_the_key_of_the_pod(
+def test_a_lease_ends_a_runpod_pod_by_graphql_if_the_rest_api_refuses_the_pods_key(
     tmp_path: Path, account: SimulatedAccount, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """RunPod's REST answers a pod's own key with 403; GraphQL lets it end this pod alone."""
@@ -414,7 +414,7 @@ def test_a_runpod_lease_uses_graphql_when_the_rest_api_refuses_the_key_of_the_po
     assert [(box.id, box.state) for box in account.boxes] == [("2000", "running")]
 
 
-def test_a_lease_does_not_take_a_403_of_a_proxy_as_a_refused_api_key(
+def test_a_lease_asks_the_account_again_after_a_403_that_a_proxy_answered(
     tmp_path: Path, account: SimulatedAccount, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A 403 that isn't the API's own answer says nothing of the key: it is asked again."""
@@ -453,7 +453,7 @@ def shutdowns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("terminate", "stop", "wipes", "its shutdown would destroy it"),
     ],
 )
-def test_a_lease_shuts_its_box_down_only_if_that_stops_or_destroys_it_as_set(
+def test_a_lease_set_to_stop_never_shuts_down_a_box_that_a_shutdown_would_destroy(
     shutdowns: Path, tmp_path: Path, does: str, then: str, held: str, ends: str
 ) -> None:
     """One that a shutdown would destroy is not ended by a lease that only stops."""
@@ -487,7 +487,7 @@ def test_a_lease_shuts_its_box_down_only_if_that_stops_or_destroys_it_as_set(
     assert document(lease)["by"] == "shutdown"
 
 
-def test_a_lease_reports_that_the_user_may_not_shut_its_box_down(
+def test_a_lease_raises_sudo_refuses_if_the_user_may_not_shut_the_box_down(
     shutdowns: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
@@ -512,7 +512,7 @@ def test_a_lease_reports_that_the_user_may_not_shut_its_box_down(
 @pytest.mark.parametrize(
     "text", ["", "ec2", "ec2 halt 1.5", "ec2 stop 1.2.3", "azure stop 1", "ec2 stop -1", "\udcff"]
 )
-def test_a_lease_with_a_malformed_provider_file_never_shuts_down(tmp_path: Path, text: str) -> None:
+def test_a_lease_runs_no_shutdown_with_a_malformed_provider_file(tmp_path: Path, text: str) -> None:
     marker = tmp_path / "marker"
     marker.write_text(text, errors="surrogateescape")
     assert find_instance((), (str(marker),)) is None

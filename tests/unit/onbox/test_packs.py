@@ -25,7 +25,7 @@ def packs_right(folder: Path, *, note: bool = False) -> bool:
     return is_right
 
 
-def test_setup_finds_a_git_pack_damaged_if_its_size_changed_but_not_if_packs_were_added(
+def test_a_git_pack_counts_as_damaged_if_its_size_changed_but_not_if_another_was_added(
     tmp_path: Path,
 ) -> None:
     first, second = (tmp_path / "packs" / name for name in ("one.pack", "two.pack"))

@@ -117,7 +117,7 @@ def test_a_full_disk_at_the_first_setup_leaves_no_tree(
     assert placed.files() == {"a": "1\n", "large": "x" * LARGE}
 
 
-def test_a_full_disk_while_commits_are_copied_is_not_reported_as_git_damage(
+def test_a_full_disk_while_commits_are_copied_gives_disk_full_and_not_git_damaged(
     placed: Placed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = placed.state(a="1\n"), placed.state(a="2\n")
@@ -144,7 +144,7 @@ def test_an_update_of_a_tree_keeps_a_folder_made_a_symlink_on_the_box(placed: Pl
     assert (elsewhere / "x").read_text() == "1\n"
 
 
-def test_an_edit_on_the_box_that_was_merged_here_does_not_stop_setup(placed: Placed) -> None:
+def test_setup_goes_on_after_an_edit_on_the_box_was_merged_here(placed: Placed) -> None:
     first = placed.state(a="1\n", b="1\n")
     placed.place(first)
     (placed.tree / "a").write_text("the box's\n")
@@ -182,7 +182,7 @@ def test_an_edit_on_the_box_that_was_merged_here_does_not_stop_setup(placed: Pla
         assert placed.place(placed.commit) == (1, "box-edits"), placed.said
 
 
-def test_each_update_of_a_tree_names_and_keeps_files_edited_on_the_box(placed: Placed) -> None:
+def test_updating_a_tree_lists_files_edited_on_the_box_and_overwrites_none(placed: Placed) -> None:
     """Also if nothing is to be placed; but not those that only their times tell apart."""
     names = ("a", "b", "c__x", "mode", "touched", "gone", "deleted", "linked__x")
     first = placed.state(**dict.fromkeys(names, "1\n"))
@@ -225,7 +225,7 @@ def test_each_update_of_a_tree_names_and_keeps_files_edited_on_the_box(placed: P
 
 @pytest.mark.parametrize("notes", ["kept", "lost"])
 @pytest.mark.parametrize("when", ["half of the files", "a file half-written", "before HEAD"])
-def test_an_update_of_a_tree_that_was_cut_short_is_finished_and_keeps_a_later_edit(
+def test_the_next_update_of_a_tree_finishes_one_cut_short_and_overwrites_no_later_edit(
     placed: Placed, when: str, notes: str
 ) -> None:
     """As a kill in the middle of git's checkout leaves it."""
@@ -298,7 +298,7 @@ def test_an_update_of_a_tree_runs_no_program_named_by_its_git_config_or_attribut
     assert not sprung.exists(), sprung.read_text()
 
 
-def test_a_tree_that_lost_its_git_objects_counts_as_damaged_until_it_is_updated(
+def test_setup_restores_a_tree_on_the_box_that_lost_its_git_objects(
     placed: Placed,
 ) -> None:
     snapshot = placed.state(a="1\n")
@@ -330,7 +330,7 @@ def beside(placed: Placed) -> dict[str, list[str]]:
     return {"tree": [tree], "number": ["2"], "shared": ["data", "a b/c"]}
 
 
-def test_a_second_tree_gets_symlinks_to_the_shared_folders_of_the_main_tree(placed: Placed) -> None:
+def test_a_shared_folder_in_a_second_tree_is_a_symlink_to_the_main_trees(placed: Placed) -> None:
     first, before = placed.state(a="1\n"), beside(placed)
     assert placed.place(first, before) == (0, ""), placed.said
     tree = placed.tree.with_name("homework@2")
@@ -376,13 +376,13 @@ def test_a_folder_beside_another_repositorys_is_told_once_and_a_new_name_is_none
     assert ("own-folder" in capsys.readouterr().out) == is_told
 
 
-def test_a_shared_folder_with_files_tracked_by_git_is_refused(placed: Placed) -> None:
+def test_a_shared_folder_with_files_in_git_gives_the_error_shared_tracked(placed: Placed) -> None:
     first, before = placed.state(data__x="1\n"), beside(placed)
     assert placed.place(first, before) == (1, "shared-tracked")
     assert not placed.tree.with_name("homework@2").exists()
 
 
-def test_a_shared_folder_below_a_symlink_out_of_the_tree_is_refused(placed: Placed) -> None:
+def test_a_shared_folder_below_a_symlink_out_of_the_tree_gives_an_error(placed: Placed) -> None:
     (placed.repo.root / "a b").symlink_to(placed.home)
     first, before = placed.state(a="1\n"), beside(placed)
     assert placed.place(first, before) == (1, "shared-in-the-way"), placed.said
@@ -390,7 +390,7 @@ def test_a_shared_folder_below_a_symlink_out_of_the_tree_is_refused(placed: Plac
 
 
 @pytest.mark.parametrize(("steps", "said"), [("agent repo", "there"), ("repo", "no-python")])
-def test_the_step_repo_waits_for_the_python_of_the_step_agent_if_the_box_has_none(
+def test_on_a_box_without_python_the_repo_step_waits_for_that_of_the_agent_step(
     tmp_path: Path, steps: str, said: str
 ) -> None:
     """As where the box's own is too old."""
@@ -435,7 +435,7 @@ def test_the_users_git_name_and_email_are_set_in_the_tree(tmp_path: Path, name: 
         assert placed.repo.git(*git, "--get-all", "user.email").strip() == "me@example.org"
 
 
-def test_pushed_folders_are_linked_into_a_second_tree_unless_they_hold_results(
+def test_a_second_tree_gets_a_symlink_to_each_pushed_folder_that_holds_no_results(
     tmp_path: Path,
 ) -> None:
     """Results that were sent so that a run goes on were found there by each later run."""

@@ -147,7 +147,7 @@ def test_a_tmux_session_name_in_use_gets_the_repository_name_appended(box: Queue
     assert sorted(sessions) == ["train", "train-homework"]
 
 
-def test_a_tmux_session_name_may_begin_like_that_of_an_ended_run(box: QueueBox) -> None:
+def test_a_run_gets_tmux_session_b_though_an_ended_run_has_session_big(box: QueueBox) -> None:
     for name, seconds in (("big", 0), ("b", 60)):
         run = box.make(name)
         words = f"{name!r}, ['sleep', '{seconds}']"
@@ -238,7 +238,7 @@ def test_a_run_queued_after_another_begins_only_if_that_run_succeeded(
 
 
 @pytest.mark.slow
-def test_the_waiting_process_of_one_queued_run_restarts_killed_others(box: QueueBox) -> None:
+def test_killed_waiting_processes_of_queued_runs_are_restarted_by_another(box: QueueBox) -> None:
     box.begin(box.make("live"))
     queued = [box.begin(box.make(f"queued-{n}", queue="gpus")) for n in range(4)]
     for run in queued[:3]:
@@ -249,7 +249,7 @@ def test_the_waiting_process_of_one_queued_run_restarts_killed_others(box: Queue
     assert box.begun() == ["live", *(run.name for run in queued)]
 
 
-def test_a_queued_run_begins_only_after_earlier_results_were_copied(
+def test_a_queued_run_does_not_begin_while_copying_earlier_results_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine, me = RunFolder(tmp_path / "runs/homework/mine"), run_queue.identity(os.getpid())
@@ -302,7 +302,7 @@ def test_stop_removes_a_queued_run_and_the_next_queued_run_begins(box: QueueBox)
 
 
 @pytest.mark.slow
-def test_a_queued_run_with_two_waiting_processes_begins_only_once(box: QueueBox) -> None:
+def test_a_second_waiting_process_of_a_queued_run_makes_the_first_end(box: QueueBox) -> None:
     live = box.begin(box.make("live"))
     run = box.begin(box.make("queued", queue="gpus"))
     waiter = (run / "waiter").read_text()
@@ -316,7 +316,7 @@ def test_a_queued_run_with_two_waiting_processes_begins_only_once(box: QueueBox)
     assert box.state(live) == "finished 0"
 
 
-def test_a_tmux_server_is_not_taken_for_the_process_of_its_first_run(box: QueueBox) -> None:
+def test_a_tmux_server_is_not_mistaken_for_the_runner_of_its_first_run(box: QueueBox) -> None:
     """It keeps the words it was started with: later starts of that run waited for it in vain."""
     run = f"new_run.RunFolder({str(box.make('live'))!r})"
     program = f"['true', 'runs.runner', {run}.path, '']"
@@ -337,7 +337,7 @@ def test_a_run_begins_without_tmux_if_tmux_fails(box: QueueBox) -> None:
     wait_until((run / "exit").exists)
 
 
-def test_a_died_run_can_be_resumed_again_if_its_last_resumption_never_started(
+def test_resuming_a_died_run_again_uses_the_record_of_a_resumption_that_never_started(
     box: QueueBox,
 ) -> None:
     died, made = box.make("s-1"), box.make("s-2")
@@ -353,7 +353,7 @@ def test_a_died_run_can_be_resumed_again_if_its_last_resumption_never_started(
     assert (made / "id").read_text() == "again\n"
 
 
-def test_a_run_started_without_tmux_does_not_block_the_next_setup(box: QueueBox) -> None:
+def test_a_run_started_without_tmux_does_not_hold_the_lock_of_setups(box: QueueBox) -> None:
     run = box.make("live")
     hold = f"exec 9>>{box.home}/lock; flock 9;"
     box.do(f"new_run.start(new_run.RunFolder({str(run)!r}), [])", hold)

@@ -52,7 +52,7 @@ def test_a_secret_inside_longer_base64_text_is_redacted(before):
 
 
 @pytest.mark.parametrize("value", ["", "12345", "é1"])
-def test_a_secret_too_short_to_redact_is_refused_by_its_name(value):
+def test_a_secret_too_short_to_redact_raises_an_error_with_its_name_only(value):
     with pytest.raises(TooShortError) as refused:
         Redactor({"WANDB_API_KEY": value})
     assert "WANDB_API_KEY" in str(refused.value)
@@ -89,13 +89,13 @@ def test_redacting_a_stream_in_pieces_equals_redacting_the_whole(secrets, parts,
     assert not any(value.encode() in redacted for value in secrets.values())
 
 
-def test_a_newline_at_the_end_of_a_secret_is_ignored_by_redaction():
+def test_a_secret_with_a_newline_at_its_end_is_redacted_also_where_none_follows():
     assert Redactor({"T": TOKEN + "\n"}).text(f"{TOKEN}.") == "[T hidden]."
     with pytest.raises(TooShortError):
         Redactor({"T": "12345\n"})
 
 
-def test_redaction_of_a_stream_delays_only_a_possible_start_of_a_secret():
+def test_redaction_of_a_stream_holds_back_only_text_that_may_begin_a_secret():
     stream = Redactor({"T": TOKEN}).stream()
     assert stream.feed(b"loss 0.5\n") == b"loss 0.5\n"
     assert stream.feed(b"x abc") == b"x "
@@ -119,7 +119,7 @@ PEM = (
 
 
 @pytest.mark.parametrize("width", [64, 76])
-def test_a_secret_in_wrapped_base64_is_redacted(width):
+def test_a_secret_in_base64_with_line_breaks_is_redacted_in_every_line(width):
     whole = base64.b64encode(PEM.strip().encode()).decode()
     lines = [whole[at : at + width] for at in range(0, len(whole), width)]
     redacted = Redactor({"K": PEM}).text("\n".join(lines)).splitlines()
@@ -145,7 +145,7 @@ def test_each_line_of_a_private_key_is_redacted_in_each_encoding(disguise):
         assert not any(line[at : at + 12] in shown for at in range(len(line) - 12))
 
 
-def test_redaction_of_a_secret_can_keep_the_length_of_the_text():
+def test_redaction_with_the_same_length_fills_the_place_of_a_secret_with_asterisks():
     redactor = Redactor({"TOKEN": "t" * 20, "T": "short1"}, same_length=True)
     text = f"a {'t' * 20} b short1 c"
     assert redactor.text(text) == "a [TOKEN hidden******] b ****** c"

@@ -76,7 +76,7 @@ def new(tmp_path: Path) -> Path:
     return site
 
 
-def test_only_packages_of_an_image_with_complete_metadata_are_reused(image: Path) -> None:
+def test_setup_reuses_only_packages_of_an_image_that_list_all_their_files(image: Path) -> None:
     install(image, "Some_Thing", {"thing.py": "x = 1\n"})
     install(image, "by-uv", {"by_uv.py": ""}, installer="uv")
     install(image, "pip", {"pip.py": ""})
@@ -92,7 +92,9 @@ def test_only_packages_of_an_image_with_complete_metadata_are_reused(image: Path
     assert {one.root for one in found} == {image}
 
 
-def test_reuse_finds_environments_of_the_image_but_not_its_own(image: Path, tmp_path: Path) -> None:
+def test_packages_are_reused_of_the_image_and_not_of_boxstraps_own(
+    image: Path, tmp_path: Path
+) -> None:
     install(image, "thing", {"thing.py": "x = 1\n"})
     elsewhere = tmp_path / "elsewhere"
     (found,) = find_images([image, elsewhere, image], elsewhere, elsewhere)
@@ -104,7 +106,7 @@ def test_reuse_finds_environments_of_the_image_but_not_its_own(image: Path, tmp_
     assert find_images([image], elsewhere, elsewhere) == []
 
 
-def test_the_python_of_the_login_shell_is_found_despite_shell_output(
+def test_the_python_on_path_of_a_login_shell_is_found_though_that_prints_noise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = tmp_path / "its own"
@@ -209,7 +211,7 @@ def test_scripts_copied_from_an_image_start_the_python_of_the_new_environment(
     assert with_interpreter(text, python) == expected
 
 
-def test_reuse_of_packages_takes_network_and_disk_speed_of_the_verdict(tmp_path: Path) -> None:
+def test_package_reuse_takes_network_and_disk_speed_from_the_verdict(tmp_path: Path) -> None:
     verdict = tmp_path / "gpu.json"
     assert reuse.read_speeds(verdict) == Speeds(100.0, 500.0)
     rows = [("index", "9.8 MB/s from host"), ("disk-speed", "812 MB/s"), ("ram", "8.0 GiB")]
@@ -256,7 +258,9 @@ def test_packages_of_the_image_are_copied_only_where_downloading_would_be_slower
     assert (told in events) == note.exists() == bool(taken)
 
 
-def test_the_download_size_of_packages_is_estimated_by_a_sample(image: Path, new: Path) -> None:
+def test_the_download_size_of_packages_is_estimated_within_10_percent(
+    image: Path, new: Path
+) -> None:
     size = 4_000_000
     random, zeros = Random(2).randbytes(size).decode("latin-1"), "\0" * size
     found = [install(image, name, {f"{name}.so": ""}) for name in ("random", "zeros")]
@@ -281,7 +285,7 @@ def test_the_download_size_of_packages_is_estimated_by_a_sample(image: Path, new
         ("cpu", "cuda = '12.6'", {}, False),
     ],
 )
-def test_the_images_torch_is_reused_only_if_its_cuda_fits_backend_and_driver(
+def test_the_images_torch_is_reused_only_if_its_cuda_suits_torch_backend_and_driver(
     tmp_path: Path, backend: str, version: str, document: dict[str, object], fits: bool
 ) -> None:
     verdict = tmp_path / "gpu.json"
@@ -292,7 +296,7 @@ def test_the_images_torch_is_reused_only_if_its_cuda_fits_backend_and_driver(
     assert reuse.torch_fits(verdict, backend, tmp_path) == fits
 
 
-def test_to_plan_an_install_uv_gets_a_copy_of_the_metadata_of_image_packages_alone(
+def test_uv_plans_an_install_with_copied_metadata_of_image_packages_but_none_of_their_code(
     image: Path, new: Path, tmp_path: Path
 ) -> None:
     install(image, "thing", {"thing.py": "x = 1\n"})

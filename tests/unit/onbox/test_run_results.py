@@ -22,7 +22,7 @@ from bootstrap.onbox.results.run_results import MADE, OwnResults, RunResults, wr
         ("1\n", "own/\n", ["own/"]),
     ],
 )
-def test_nodes_other_than_node_0_have_no_results_unless_they_recorded_their_own(
+def test_a_run_on_a_node_other_than_0_has_results_only_if_it_recorded_result_paths(
     tmp_path: Path, rank: str, noted: str, results: list[str]
 ) -> None:
     """What it wrote would be taken for results of every run in its tree."""
@@ -38,7 +38,7 @@ def test_nodes_other_than_node_0_have_no_results_unless_they_recorded_their_own(
     ("boot", "ago", "why"),
     [("", 3, ""), ("", 1, "young"), ("other", 3, "young"), (None, 0, "young")],
 )
-def test_pull_does_not_wait_for_results_unchanged_since_the_end_of_their_run(
+def test_pull_does_not_wait_two_seconds_for_results_unchanged_since_their_run_ended(
     tmp_path: Path, boot: str | None, ago: float, why: str
 ) -> None:
     """Each of many small runs would cost two seconds, though nothing has changed for days."""
@@ -65,7 +65,9 @@ def test_pull_does_not_wait_for_results_unchanged_since_the_end_of_their_run(
 
 
 @pytest.mark.slow
-def test_a_symlink_out_of_the_results_counts_for_the_run_that_made_it(tmp_path: Path) -> None:
+def test_a_symlink_out_of_the_results_is_named_only_for_the_run_that_made_it(
+    tmp_path: Path,
+) -> None:
     """Pulls of all later runs in the tree failed for it, and so did the box's end."""
     runs, out = [], tmp_path / "out"
     out.mkdir()

@@ -76,14 +76,18 @@ def probed(workdir: Path) -> Run:
 
 
 @each_case
-def test_the_state_of_a_run_is_read_from_its_files_on_a_box(name: str, workdir: Path) -> None:
+def test_each_combination_of_files_of_a_run_on_a_box_gives_the_expected_run_state(
+    name: str, workdir: Path
+) -> None:
     case = CASES[name]
     words = [case.state, *([] if case.rc is None else [str(case.rc)])]
     assert RunFolder(run_of(workdir)).state() == " ".join(words)
 
 
 @pytest.mark.parametrize("name", [one for one, case in CASES.items() if case.ended or case.queue])
-def test_status_reports_state_exit_code_and_cause_of_a_runs_end(name: str, workdir: Path) -> None:
+def test_status_shows_state_exit_code_and_why_it_ended_of_each_run(
+    name: str, workdir: Path
+) -> None:
     case, run = CASES[name], probed(workdir)
     assert (run.state, run.rc, run.ended) == (case.state, case.rc, case.ended or "")
     assert run.queue == (case.queue if case.state == "queued" else "")
@@ -133,12 +137,14 @@ def test_a_died_run_with_a_resume_command_can_be_resumed_once(
 
 
 @pytest.mark.parametrize("name", ["not begun, since another failed"])
-def test_a_queued_run_that_was_not_started_names_the_failed_run(workdir: Path) -> None:
+def test_status_of_a_queued_run_says_was_not_started_naming_the_failed_run(workdir: Path) -> None:
     assert probed(workdir).outcome() == "was not started, since train-1 did not end with 0"
 
 
 @each_state
-def test_logs_follow_is_told_how_the_followed_run_ended(name: str, workdir: Path) -> None:
+def test_the_box_tells_logs_follow_state_exit_code_and_cause_of_the_runs_end(
+    name: str, workdir: Path
+) -> None:
     query = ask("verbs", {"verb": "end", "run": "homework/train-1"}, workdir=str(workdir))
     case, before = CASES[name], probed(workdir)
     run = as_it_ended(before, said("sh", query).split("\t")[0])
@@ -159,7 +165,7 @@ def test_top_shows_the_newest_runs_state_exit_code_and_log_line(name: str, workd
 
 
 @pytest.mark.parametrize("name", ["at work"])
-def test_top_shows_other_live_runs_beside_the_newest(name: str, workdir: Path) -> None:
+def test_top_lists_the_newest_run_and_every_other_live_run(name: str, workdir: Path) -> None:
     live = run_of(workdir)
     for number in (2, 3):
         over = live.with_name(f"train-{number}")
@@ -174,7 +180,7 @@ def test_top_shows_other_live_runs_beside_the_newest(name: str, workdir: Path) -
 
 
 @each_state
-def test_a_missing_tmux_session_is_noticed_only_for_a_run_that_has_begun(
+def test_only_a_running_run_without_its_tmux_session_is_reported_as_lacking_it(
     name: str, workdir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(new_run, "has_tmux", lambda: True)
@@ -206,13 +212,15 @@ def wait_for_training(workdir: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("name", OVER[-3:])
-def test_a_job_by_a_door_ends_with_the_exit_code_of_its_run(name: str, workdir: Path) -> None:
+def test_a_container_job_started_by_a_setup_script_exits_with_the_code_of_its_run(
+    name: str, workdir: Path
+) -> None:
     done = wait_for_training(workdir)
     rc = CASES[name].rc
     assert (done.returncode, done.stdout) == (1 if rc is None else rc, "step 1\n")
 
 
-def test_a_job_by_a_door_waits_for_the_run_that_started_last(tmp_path: Path) -> None:
+def test_a_container_job_started_by_a_setup_script_waits_for_the_newest_run(tmp_path: Path) -> None:
     """What an older run still uploads is written into its folder later."""
     for at, (name, rc) in enumerate([("train-1", 3), ("train-2", 0)]):
         run = tmp_path / ".boxstrap/runs/homework" / name
@@ -242,7 +250,7 @@ def test_a_tmux_window_closes_only_when_its_run_ended(name: str, workdir: Path) 
         window.wait()
 
 
-def test_every_state_of_a_run_is_tried_by_the_tests_of_states() -> None:
+def test_the_cases_of_the_run_state_tests_cover_every_run_state() -> None:
     assert {case.state for case in CASES.values()} == STATES
 
 

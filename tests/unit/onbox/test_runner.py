@@ -67,7 +67,7 @@ def was(run: Path, name: str) -> str:
     return (run / name).read_text().strip() if (run / name).exists() else ""
 
 
-def test_env_of_a_profile_may_use_names_of_the_runners_variables(tmp_path: Path) -> None:
+def test_env_of_a_profile_reaches_a_run_also_under_the_runners_own_names(tmp_path: Path) -> None:
     names = ("run", "env_file", "venv", "child", "rc", "shown", "identity", "stat", "fields", "IFS")
     code, why, log = finish(tmp_path, 'echo "$run $child"', **dict.fromkeys(names, "abc"))
     assert (code, why, log) == ("0", "exit 0", "abc abc\n")
@@ -102,7 +102,7 @@ def test_the_exit_code_of_a_run_is_recorded_even_if_its_tmux_window_hangs(
     assert was(run, "exit") == "7"
 
 
-def test_work_after_the_end_of_a_run_is_done_though_its_terminal_was_closed(
+def test_closing_the_terminal_does_not_end_the_work_that_follows_a_runs_end(
     tmp_path: Path,
 ) -> None:
     def note() -> None:
@@ -132,7 +132,7 @@ def test_a_command_that_fails_before_a_pipe_fails_its_run(tmp_path: Path) -> Non
         ("set +o pipefail; yes | head -n 1", "0", "pipeline 141 0"),
     ],
 )
-def test_a_run_records_which_part_of_its_command_gave_the_exit_code(
+def test_the_record_of_a_run_names_the_part_of_its_command_that_failed_and_its_code(
     command: str, code: str, why: str, tmp_path: Path
 ) -> None:
     assert finish(tmp_path, command)[:2] == (code, why)
@@ -154,7 +154,7 @@ DEAF = "trap '' TERM; while :; do sleep 0.1; done"
         (DEAF, "137"),
     ],
 )
-def test_a_stopped_run_is_recorded_with_the_exit_code_of_its_own_command(
+def test_a_stopped_run_is_recorded_as_stop_with_the_exit_code_its_command_gave(
     command: str, code: str, tmp_path: Path
 ) -> None:
     run, runner = begun(tmp_path, command)
@@ -195,7 +195,7 @@ def test_stop_asks_each_process_of_a_run_only_once(killed: bool, tmp_path: Path)
     assert (run / "ended").read_text() == "stop\n"
 
 
-def test_files_of_a_real_run_are_read_as_waiting_running_died_or_failed(
+def test_a_real_runs_files_give_the_states_waiting_running_died_and_failed(
     tmp_path: Path,
 ) -> None:
     """The records of a real runner have the states that `tests/run_states.py` lists."""

@@ -12,12 +12,12 @@ from bootstrap.onbox.short_program import run
 LARGE = b"x" * (1 << 20)
 
 
-def test_a_program_called_on_a_box_may_read_and_print_much_at_once() -> None:
+def test_a_program_called_on_a_box_can_read_and_print_megabytes_without_hanging() -> None:
     done = run(["sh", "-c", "tee /dev/fd/2"], {**os.environ}, LARGE)
     assert (done.code, done.output, done.errors) == (0, LARGE, LARGE)
 
 
-def test_a_program_called_on_a_box_may_ignore_its_input() -> None:
+def test_a_program_called_on_a_box_that_reads_no_input_gives_its_exit_code() -> None:
     assert run(["sh", "-c", "exit 3"], {**os.environ}, LARGE).code == 3
 
 

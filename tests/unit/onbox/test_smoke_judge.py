@@ -83,7 +83,7 @@ def test_a_healthy_gpu_passes_every_check_of_the_smoke_test() -> None:
         ("start", {"error": "system not yet initialized"}, "return", "smoke", "smoke-failed"),
     ],
 )
-def test_a_slow_smoke_test_is_a_warning_and_one_with_wrong_results_gives_verdict_return(
+def test_slow_values_of_the_smoke_test_give_warn_and_wrong_results_give_return(
     part: str, value: Any, outcome: str, check: str, code: str
 ) -> None:
     row = graded(**{part: value})[check]
@@ -96,12 +96,12 @@ def test_throttling_under_load_in_the_smoke_test_gives_a_warning(bit: int) -> No
     assert rows["smoke-throttling"].code == "smoke-throttle"
 
 
-def test_the_smoke_test_does_not_judge_a_power_cap_or_idle_as_throttling() -> None:
+def test_the_smoke_test_passes_a_gpu_that_is_slowed_by_a_power_cap_or_idles() -> None:
     looks = ({**LOOK, "throttle": 1}, {**LOOK, "throttle": 4})
     assert graded(looks=looks)["smoke-throttling"].outcome == "pass"
 
 
-def test_the_smoke_test_does_not_judge_unreported_nvml_values() -> None:
+def test_the_smoke_test_lists_no_check_of_a_value_that_nvml_does_not_report() -> None:
     assert "smoke-throttling" not in graded(looks=({**LOOK, "throttle": None},))
     assert "link" not in graded(looks=())["smoke-bus"].read
 
@@ -165,11 +165,11 @@ def test_a_gpu_is_found_in_the_table_of_peak_speeds_however_its_driver_spells_it
     "name",
     [None, "", "NVIDIA H20", "NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA A100-SXM4-80GB MIG 1g"],
 )
-def test_a_related_gpu_name_is_not_judged_by_peaks_of_another_card(name: str | None) -> None:
+def test_no_peak_speeds_are_found_for_a_merely_related_gpu_name(name: str | None) -> None:
     assert model_of(name) is None
 
 
-def test_the_table_of_peak_speeds_of_gpus_has_plausible_values_and_sources() -> None:
+def test_each_peak_speed_of_a_gpu_has_a_source_and_lies_in_a_plausible_range() -> None:
     assert {model.source for model in MODELS} == set(SOURCES)
     assert len({model.name for model in MODELS}) == len(MODELS)
     for model in MODELS:

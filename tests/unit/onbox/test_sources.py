@@ -74,7 +74,9 @@ def test_an_included_requirements_file_is_found_in_every_notation_of_pip(
 @pytest.mark.parametrize(
     "line", ["# -r base.txt\n", "torch # as base.txt says\n", "-r https://example.org/base.txt\n"]
 )
-def test_setup_reads_no_commented_or_remote_requirement_file(tmp_path: Path, line: str) -> None:
+def test_setup_reads_no_requirements_file_in_a_comment_or_at_a_url(
+    tmp_path: Path, line: str
+) -> None:
     assert sources(tmp_path, {"requirements.txt": line, "base.txt": "six\n"}) == [
         "requirements.txt"
     ]
@@ -96,7 +98,7 @@ def test_requirement_files_include_others_relative_to_their_own_folder(tmp_path:
     ("line", "folder"),
     [("-e ../../libs/common", "apps/a"), ("../../libs/common", "apps/a"), ("-e libs/common", "")],
 )
-def test_a_local_package_path_is_relative_to_the_requirements_file_or_the_tree(
+def test_a_local_package_path_is_looked_up_from_its_requirements_file_or_else_the_tree(
     tmp_path: Path, line: str, folder: str
 ) -> None:
     """Installers read such paths from where they are started, most people from the file."""
@@ -224,7 +226,7 @@ DEPENDS = {
 
 
 @pytest.mark.parametrize(("files", "changed"), DEPENDS.values(), ids=DEPENDS)
-def test_changing_any_file_that_the_installer_reads_makes_another_environment(
+def test_a_change_in_any_file_the_installer_reads_causes_a_rebuilt_environment(
     tmp_path: Path, files: dict[str, str | bytes], changed: str
 ) -> None:
     values = {"conda": "e.yml" if "e.yml" in files else ""}

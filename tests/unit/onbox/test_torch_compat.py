@@ -33,7 +33,7 @@ OLD_SHEET = ["sm_50", "sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_90"]
         ((10, 2), (10, 2), True),
     ],
 )
-def test_setup_accepts_torch_of_the_same_or_an_older_cuda_as_the_driver(
+def test_setup_accepts_torch_only_of_the_drivers_own_or_an_older_cuda_version(
     driver: tuple[int, int], wheel: tuple[int, int], runs: bool
 ) -> None:
     assert torch_compat.driver_runs(driver, wheel) is runs
@@ -63,7 +63,7 @@ def test_a_torch_build_runs_on_a_card_only_with_kernels_for_its_capability(
     assert has_kernels(capability, built_for) is runs
 
 
-def test_torch_kernels_compiled_on_a_box_need_a_driver_as_new_as_the_compiler() -> None:
+def test_torch_with_ptx_kernels_runs_only_if_the_driver_is_as_new_as_their_compiler() -> None:
     assert has_kernels((12, 0), ["compute_90"], wheel=(12, 8), driver=(12, 8))
     assert not has_kernels((12, 0), ["compute_90"], wheel=(12, 8), driver=(12, 4))
     assert has_kernels((9, 0), ["sm_90"], wheel=(12, 8), driver=(12, 4))
@@ -82,7 +82,7 @@ def test_torch_kernels_compiled_on_a_box_need_a_driver_as_new_as_the_compiler() 
         (CudaTarget(None, ()), "cu130"),
     ],
 )
-def test_the_torch_backend_that_setup_advises_fits_the_gpu(gpu: CudaTarget, backend: str) -> None:
+def test_setup_advises_a_torch_backend_that_the_gpu_can_run(gpu: CudaTarget, backend: str) -> None:
     assert backend_for(gpu) == backend
 
 
@@ -137,11 +137,11 @@ def test_a_torch_build_without_cuda_is_reported_before_the_download() -> None:
         ("cu126", "torch==2.9.0\n"),
     ],
 )
-def test_torch_requirements_that_fit_the_driver_are_accepted(backend: str, text: str) -> None:
+def test_torch_requirements_that_the_driver_can_run_give_no_error(backend: str, text: str) -> None:
     assert before(A100, backend, [text]) is None
 
 
-def test_a_torch_backend_too_new_for_the_driver_is_reported() -> None:
+def test_a_torch_backend_too_new_for_the_driver_gives_an_error_with_its_cuda_version() -> None:
     found = before(A100, "cu130", [])
     assert found is not None
     assert found.says.startswith("python.torch_backend: cu130 needs CUDA 13.0")
@@ -162,7 +162,7 @@ hip: Optional[str] = None
     return folder
 
 
-def test_an_installed_torch_without_cuda_is_reported_unless_asked_for(tmp_path: Path) -> None:
+def test_installed_torch_without_cuda_is_an_error_unless_its_backend_is_cpu(tmp_path: Path) -> None:
     assert after(A100, "auto", tmp_path) is None  # no torch at all
     site = installed(tmp_path, "None")
     found = after(A100, "auto", site)

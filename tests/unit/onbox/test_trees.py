@@ -172,7 +172,7 @@ def test_a_new_run_gets_a_second_tree_while_a_run_uses_the_main_tree(trees: Tree
     assert (trees.home / "steps/k/beside/2/repo.dir").read_text() == f"{trees.beside(2)}\n"
 
 
-def test_a_new_run_uses_no_tree_whose_environment_a_live_run_uses(trees: Trees) -> None:
+def test_a_new_run_gets_no_tree_whose_environment_a_live_run_uses(trees: Trees) -> None:
     trees.add_tree(2)
     trees.add_run("train-1", trees.beside(2))
     assert trees.choose()[0] == 3
@@ -180,7 +180,7 @@ def test_a_new_run_uses_no_tree_whose_environment_a_live_run_uses(trees: Trees) 
     assert trees.choose()[0] == 3 + 1
 
 
-def test_a_new_run_uses_the_main_tree_if_other_runs_have_own_environments(trees: Trees) -> None:
+def test_a_new_run_gets_the_main_tree_if_live_runs_use_other_environments(trees: Trees) -> None:
     trees.add_run("train-1", trees.beside(2), venv=trees.beside(2) / ".venv")
     assert trees.choose()[0] == 1
 
@@ -291,14 +291,14 @@ def test_a_second_tree_shares_the_environment_only_if_requirements_are_equal(
     assert trees.environment(other, is_cell=True) == "homework@2/.venv"
 
 
-def test_a_second_tree_does_not_share_a_broken_environment(trees: Trees) -> None:
+def test_a_second_tree_gets_its_own_environment_if_the_main_ones_is_broken(trees: Trees) -> None:
     files = {"requirements.txt": "torch\n"}
     trees.make_environment(files)
     (trees.main / ".venv/lib/python3/site-packages/torch").rmdir()
     assert trees.environment(files) == "homework@2/.venv"
 
 
-def test_all_trees_use_the_environment_that_python_venv_names(trees: Trees) -> None:
+def test_a_second_tree_also_uses_the_environment_named_by_python_venv(trees: Trees) -> None:
     files = {"requirements.txt": "-e .\n"}
     trees.make_environment(files)
     venv = trees.home.parent / "env"
@@ -334,7 +334,7 @@ def test_setup_on_a_box_without_python_changes_no_tree_of_a_live_run(
     assert ("tree 1" in said) != is_held
 
 
-def test_copies_of_earlier_results_are_finished_even_if_the_tree_can_not_be_updated(
+def test_a_copy_of_earlier_results_is_finished_even_if_the_update_of_the_tree_fails(
     trees: Trees, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A copy that was cut off would stay in the folder of its run."""
@@ -380,7 +380,7 @@ def test_a_run_that_died_in_a_second_tree_is_not_restarted_at_boot(trees: Trees)
     assert resume.last_died(str(trees.home), "k")
 
 
-def test_setup_with_restart_ends_the_same_work_in_a_second_tree(trees: Trees) -> None:
+def test_setup_with_restart_ends_a_run_of_the_same_work_in_a_second_tree(trees: Trees) -> None:
     trees.add_run("run-2", trees.beside(2), state="finished")
     run = trees.home / "runs/k/run-2"
     (run / "work").write_text("w\n")

@@ -85,7 +85,9 @@ def training(tmp_path: Path, server: S3Server, monkeypatch: pytest.MonkeyPatch) 
     return UploadTraining(tmp_path, server)
 
 
-def test_complete_results_are_uploaded_again_only_if_changed(training: UploadTraining) -> None:
+def test_a_complete_result_is_uploaded_to_the_bucket_once_and_again_only_if_changed(
+    training: UploadTraining,
+) -> None:
     (training.out / "a b+c=ü.bin").write_bytes(b"weights")
     (training.out / "deep").mkdir()
     (training.out / "deep/empty").touch()
@@ -188,7 +190,7 @@ def test_a_symlink_out_of_the_results_is_not_uploaded_but_one_within_is_listed(
         ("", "no-key"),
     ],
 )
-def test_the_cause_of_a_refused_upload_to_a_bucket_is_a_single_word(
+def test_each_cause_of_a_refused_upload_to_a_bucket_has_its_own_single_word(
     training: UploadTraining, key: str, why: str
 ) -> None:
     server = training.server
@@ -199,7 +201,7 @@ def test_the_cause_of_a_refused_upload_to_a_bucket_is_a_single_word(
     assert upload_results._word_for(failed.value) == why
 
 
-def test_an_s3_key_in_a_secret_has_two_or_three_parts() -> None:
+def test_an_s3_key_in_a_secret_is_split_at_colons_into_id_key_and_optional_token() -> None:
     assert S3Key.of("a:b\n") == ("a", "b", "")
     assert S3Key.of("a:b:c") == ("a", "b", "c")
 
@@ -211,7 +213,9 @@ def _begin(training: UploadTraining, home: Path) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.slow
-def test_the_upload_to_a_bucket_ends_after_run_and_files(training: UploadTraining) -> None:
+def test_the_uploading_process_ends_once_the_run_ended_and_every_file_is_uploaded(
+    training: UploadTraining,
+) -> None:
     home = training.run.parents[2]
     (training.out / "first").write_bytes(b"1")
     with subprocess.Popen(["sleep", "60"]) as command:

@@ -15,7 +15,7 @@ from bootstrap.onbox.python.uv_progress import UvProgress, follow
     ("seconds", "slow", "warnings"),
     [(20, "slow", 1), (19, "slow", 0), (0, "flash-attn", 1), (0, "vllm @ git+x", 1)],
 )
-def test_a_package_that_takes_long_to_build_is_warned_of_once(
+def test_setup_warns_once_that_a_package_is_compiling_if_its_build_takes_long(
     monkeypatch: pytest.MonkeyPatch, seconds: int, slow: str, warnings: int
 ) -> None:
     now = 0.0
@@ -31,7 +31,7 @@ def test_a_package_that_takes_long_to_build_is_warned_of_once(
     assert events[-1] == "progress done=0 total=0 unit=packages"
 
 
-def test_the_progress_of_an_install_counts_bytes_by_the_sizes_uv_prints() -> None:
+def test_the_total_of_an_installs_progress_is_the_sum_of_the_sizes_uv_prints() -> None:
     progress = UvProgress()
     assert [*progress.take("Resolved 3 packages in 1ms")] == [
         "progress done=0 total=3 unit=packages"

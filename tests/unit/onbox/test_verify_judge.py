@@ -55,7 +55,7 @@ DEVICE = {"devices": 2, "kernel": True, "cards": 1}
         (12, {"library": "missing", **DEVICE, "locked": 2}, "nvml-missing"),
     ],
 )
-def test_the_verdict_tells_by_kernel_traces_why_nvml_does_not_start(
+def test_the_verdict_gives_the_reason_why_nvml_fails_by_driver_and_device_files(
     init: int, facts: dict[str, Any], code: str
 ) -> None:
     assert verdict_of({**facts, "init": {"error": init}}, ExpectedHardware()) == ("return", code)
@@ -73,7 +73,7 @@ def test_a_gpu_that_is_not_required_may_be_absent_but_a_broken_gpu_is_a_warning(
     assert verdict_of(facts, ExpectedHardware(require=False))[0] == verdict
 
 
-def test_nvidia_devices_driver_and_cards_are_counted_in_dev_proc_and_sys(tmp_path: Path) -> None:
+def test_the_gpu_check_counts_nvidia_devices_and_cards_in_dev_proc_and_sys(tmp_path: Path) -> None:
     assert gpu_reader.traces(str(tmp_path)) == {
         "devices": 0,
         "locked": 0,
@@ -167,7 +167,7 @@ def test_gpu_driver_versions_compare_by_number(here: str, asked: str | None, out
         (None, 1, None, "pass"),
     ],
 )
-def test_gpu_memory_may_be_four_percent_less_than_ordered(
+def test_the_memory_check_passes_a_gpu_with_up_to_four_percent_less_than_ordered(
     ordered: float | None, mib: int, ecc: list[int] | None, outcome: str
 ) -> None:
     memory = {"total": mib << 20, "used": 0}
@@ -203,7 +203,7 @@ def test_wrong_options_of_the_gpu_check_are_refused() -> None:
             verify.parse(wrong)
 
 
-def test_checks_of_the_verdict_have_unique_names_codes_and_advice() -> None:
+def test_each_check_of_the_verdict_has_a_unique_name_an_error_code_and_advice() -> None:
     every = [*judge.OF_GPUS, *judge.BOX_CHECKS]
     assert len(set(judge.NAMES)) == len(every) + 2 + len(judge.SMOKE)
     readings = {*gpu_reader.BOX, *gpu_reader.GPU, "usable", "nvlink", "slices", "slice"}
@@ -220,6 +220,6 @@ def test_checks_of_the_verdict_have_unique_names_codes_and_advice() -> None:
 @pytest.mark.parametrize(
     ("code", "counts"), [(8, 8), (11, 11), (14, 14), (15, 15), (16, 16), (3, 0), (13, 0), (999, 0)]
 )
-def test_the_smoke_test_skips_a_gpu_with_a_hardware_fault(code: int, counts: int) -> None:
+def test_a_gpu_with_an_nvml_error_of_broken_hardware_is_unusable(code: int, counts: int) -> None:
     """8: no power, 11: IRQ, 14: corrupt ROM, 15: off the bus, 16: needs a reset; others don't."""
     assert judge.unusable({"name": "A100", "memory": 80, "temperature": {"error": code}}) == counts

@@ -65,14 +65,14 @@ def exit_code(child: Child) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child.process, 0)[1])
 
 
-def test_the_gpu_check_reads_gpu_and_machine_at_the_same_time() -> None:
+def test_the_readers_of_the_gpu_check_all_run_at_the_same_time() -> None:
     """Each ends only after all have begun."""
     told = readers.run([Reader("meet", (str(n),), 60) for n in range(4)])
     assert [each.whole for each in told] == [True] * 4
 
 
 @pytest.mark.slow
-def test_a_hanging_gpu_reader_is_killed_and_others_complete(started: Started) -> None:
+def test_a_hanging_reader_of_the_gpu_check_is_killed_and_others_finish(started: Started) -> None:
     began = time.monotonic()
     hang, cut, well = readers.run(
         [Reader("hang", (), 4), Reader("cut", (), 3.5), Reader("well", (), 60)]
@@ -95,20 +95,20 @@ def test_a_hanging_gpu_reader_keeps_no_pipe_of_its_caller_open(started: Started)
     os.close(started[0].pipe)
 
 
-def test_a_gpu_reader_whose_pipe_is_closed_exits_with_0() -> None:
+def test_a_reader_of_the_gpu_check_exits_with_0_if_its_pipe_is_closed() -> None:
     child = readers.start(Reader("slow", (), 60))
     os.close(child.pipe)
     assert exit_code(child) == 0
 
 
-def test_a_gpu_reader_with_much_output_completes_while_another_hangs() -> None:
+def test_a_reader_of_the_gpu_check_with_much_output_finishes_while_another_hangs() -> None:
     much, hang = readers.run([Reader("much", (), 20), Reader("hang", (), 0.5)])
     assert much.whole
     assert len(much.facts["gpus"][0]["c"]) == 50000
     assert not hang.whole
 
 
-def test_a_crashed_gpu_reader_is_reported_and_a_python_error_raised(started: Started) -> None:
+def test_a_crashed_reader_of_the_gpu_check_is_noted_a_python_error_raised(started: Started) -> None:
     (crash,) = readers.run([Reader("crash", (), 60)])
     assert (crash.whole, crash.last, crash.late) == (False, "b", False)
     assert exit_code(started[0]) == -11

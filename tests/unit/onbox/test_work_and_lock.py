@@ -47,7 +47,7 @@ def content_of(tree: Path, **files: str) -> str:
     return train(tree / "home", tree=str(tree), snapshot="HEAD").content
 
 
-def test_a_changed_boxstrap_yaml_is_the_same_work_and_another_changed_file_is_not(
+def test_a_change_of_boxstrap_yaml_alone_is_no_new_work_but_that_of_another_file_is(
     tmp_path: Path,
 ) -> None:
     alone = content_of(tmp_path, train__py="1")
@@ -57,7 +57,7 @@ def test_a_changed_boxstrap_yaml_is_the_same_work_and_another_changed_file_is_no
     assert train(tmp_path, tree=str(tmp_path), snapshot="0" * 40).content == ""
 
 
-def test_of_runs_of_the_same_work_the_last_to_begin_is_newest(tmp_path: Path) -> None:
+def test_the_newest_of_runs_of_the_same_work_is_the_one_that_began_last(tmp_path: Path) -> None:
     """Not the one that wrote last: exit code and leftovers may be written much later."""
     runs = tmp_path / "runs/k"
     # Not in the order of their names, in which they are read.
@@ -77,7 +77,7 @@ def test_of_runs_of_the_same_work_the_last_to_begin_is_newest(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(("of", "why"), [("c1", "snapshot"), ("c2", "commit")])
-def test_setup_reports_changed_files_of_the_same_commit_as_a_new_snapshot(
+def test_setup_gives_snapshot_as_reason_if_files_changed_but_not_the_commit(
     of: str, why: str, tmp_path: Path
 ) -> None:
     run = tmp_path / "runs/k/a-1"
@@ -116,7 +116,7 @@ def living_of(session: str) -> list[str]:
     return [line for line in done.stdout.splitlines() if not line.startswith("Z")]
 
 
-def test_setup_waits_for_the_lock_of_another_setup_and_gives_up(tmp_path: Path) -> None:
+def test_setup_names_the_setup_it_waits_for_and_gives_up_at_its_limit(tmp_path: Path) -> None:
     (tmp_path / "lock").write_text(f"{identity(os.getpid())}\nscript\nsetup-1\n")
     told: list[str] = []
     with (tmp_path / "lock").open("a") as held:
@@ -138,7 +138,7 @@ def holder(folder: Path, process: str, script: str) -> str:
         return said(("base", "process", "lock"), f"{line}take_lock 0; echo $?").strip()
 
 
-def test_setup_follows_an_equal_setup_only_while_that_one_runs(tmp_path: Path) -> None:
+def test_setup_joins_a_setup_of_the_same_script_only_while_that_lives(tmp_path: Path) -> None:
     alive = identity(os.getpid())
     assert holder(tmp_path, alive, "mine") == "2"
     assert holder(tmp_path, alive, "another") == "1"
