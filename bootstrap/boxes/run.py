@@ -192,7 +192,7 @@ class Run(Document):
     gpus: str = ""
     """The GPUs that it was given, `0,1`; "" if it may use all."""
     restarted: bool = True
-    """For a run that died: whether its box, or container, was restarted since the run started."""
+    """For a run that died: whether that was with its box, or container, which was restarted."""
     tree: str = ""
     """The name of its tree beside the main one, `homework@2`; "" for the main tree."""
     killed_for_memory: str = ""
@@ -238,7 +238,7 @@ class Run(Document):
     def outcome(self) -> str:
         """Describe its state in a few words."""
         if self.state == "finished":
-            return self._ending() + (f"; {self.left} of its processes live on" if self.left else "")
+            return self._ending() + self._left_behind()
         if self.state == "queued":
             return self._waiting()
         if self.state == "running" and self.waits_for:
@@ -247,10 +247,13 @@ class Run(Document):
             told = "died" if self.state == "died" else "is running, and was told to save its work"
             return f"{told}: {self.interruption.sentence()}"
         if self.state == "died" and not self.restarted:
-            return "was killed, and its runner too"
+            return "was killed, and its runner too" + self._left_behind()
         return {"died": "died with the box", "waiting": "was created, but never started"}.get(
             self.state, self.state
         )
+
+    def _left_behind(self) -> str:
+        return f"; {self.left} of its processes live on" if self.left else ""
 
     def _nodes_called(self, ranks: str) -> str:
         known = (answer_number(rank) or 0 for rank in ranks.split())

@@ -108,11 +108,6 @@ class RunFolder:
         return self.state() == RUNNING
 
     @property
-    def left(self) -> int:
-        """How many processes live on of those that it left."""
-        return sum(map(is_alive, self.lines("left") or []))
-
-    @property
     def is_attended(self) -> bool:
         """Whether a process waits for its turn."""
         return is_alive(self.first("waiter"))

@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from .processes import boot_id, file_at, is_alive, stat_of
-from .run_folder import RunFolder, lines_of, note_end, write_whole
+from .run_folder import DIED, RunFolder, lines_of, note_end, write_whole
 from .run_queue import take_out
 
 
@@ -41,6 +41,22 @@ def living(run: RunFolder | None, known: Iterable[str] = ()) -> list[str]:
     found = {one for one in found & {*stats} if stats[one].state != "Z"} - {str(os.getpid())}
     boot = boot_id()
     return [f"{number} {stats[number].start} {boot}" for number in sorted(found, key=int)]
+
+
+def left_of(run: RunFolder) -> list[str]:
+    """Return what lives on of a run that is over; of one that was killed with its runner, which
+    nobody noted, what is found."""
+    noted = run.lines("left") or []
+    if run.state() == DIED and run.child.endswith(boot_id()):
+        return living(run, noted)
+    return [one for one in noted if is_alive(one)]
+
+
+def note_killed(run: RunFolder) -> None:
+    """Note what it left if it was killed with its runner just now: it did not die with the box."""
+    if run.state() == DIED and run.child.endswith(boot_id()):
+        with suppress(OSError):  # a full disk
+            write_whole(f"{run.path}/left", "".join(f"{one}\n" for one in living(run)))
 
 
 def _first_of(run: RunFolder, numbers: Iterable[str]) -> set[str]:
@@ -193,7 +209,7 @@ def _await_end(process: str, until: float) -> None:
 def _stop(run: RunFolder) -> None:
     name = os.path.basename(run.path)
     if not take_out([run], "stop"):
-        if not (run.is_running or run.left):
+        if not (run.is_running or left_of(run)):
             return
         for number in (one.split()[0] for one in stop_run(run)):
             user = "UNKNOWN"

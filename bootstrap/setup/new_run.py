@@ -309,6 +309,7 @@ _WHY = {
         "Begin a run on all with the command that goes on: boxstrap run --host … --host … -- "
         "COMMAND",
     ),
+    "left": ("processes of it live on", "End them, by its name: boxstrap stop --run RUN"),
     "held": ("another run has its tree", "Wait for that, or stop it: boxstrap status"),
     "changed": (
         "the files of its tree have changed",

@@ -25,6 +25,7 @@ from ..git import trees_of
 from ..results.complete_files import FileState, link_digest, state_of
 from ..results.run_results import KEPT, OwnLook, OwnResults, RunResults
 from ..run_folder import QUEUED, RUNNING, runs_below, write_whole
+from ..run_processes import left_of
 from ..work.made import look_at
 from .activity import is_set_up
 
@@ -203,7 +204,7 @@ def _note(run: Path) -> str:
 def unsafe_work(box_home: Path) -> Iterator[str]:
     """Yield live runs and what they left, folders that were moved, and new work in the trees."""
     for run in runs_below(box_home / "runs"):
-        if run.state() in (RUNNING, QUEUED) or run.left:
+        if run.state() in (RUNNING, QUEUED) or left_of(run):
             yield f"{run.name.partition('/')[2]}: still running"
     for tree in trees_of(str(box_home)):
         placed = Path(tree.notes, "repo.placed").exists()

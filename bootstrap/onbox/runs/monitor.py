@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from ..run_folder import RunFolder, write_whole
+from ..run_processes import note_killed
 from . import notice
 from .disk_watch import DiskWatch
 from .news import NewsWatch
@@ -88,6 +89,8 @@ class Monitor:
         """Return the live runs. One that ended never lives again, and is not checked again."""
         begun = {note.parent for note in self.runs.glob("*/*/pid")} - self._over
         live = {run for run in begun if RunFolder(run).is_running}
+        for run in begun - live:
+            note_killed(RunFolder(run))
         self._over |= begun - live
         return sorted(live)
 

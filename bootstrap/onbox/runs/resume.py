@@ -17,6 +17,7 @@ from collections.abc import Iterator
 
 from ..results.keep_results import remove
 from ..run_folder import DIED, QUEUED, RUNNING, WAITING, RunFolder, alive_in, made_at, names_in
+from ..run_processes import left_of
 from ..run_queue import last_of, revive
 from ..step_report import answer
 from ..work.lock import take_lock
@@ -24,13 +25,15 @@ from .new_run import ALWAYS, IF_ASKED, NotStartedError, clean_environment, start
 
 
 def why_not(run: RunFolder) -> str:
-    """Say why it can't continue: alive, over, nodes (it is one of several), unknown (how), held
-    (its tree), changed (its tree); "" if it can."""
+    """Say why it can't continue: alive, over, nodes (it is one of several), unknown (how), left
+    (some of its processes), held (its tree), changed (its tree); "" if it can."""
     state = run.state()
     if state in (RUNNING, QUEUED, WAITING):
         return "alive"
     if state == "finished 0" and not is_interrupted(run):
         return "over"
+    if left_of(run):
+        return "left"
     if run.has("nodes") or not run.has("resume"):
         return "nodes" if run.has("nodes") else "unknown"
     # Its environment may be in use: it stays as it is.

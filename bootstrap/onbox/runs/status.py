@@ -35,6 +35,7 @@ from ..run_folder import (
     runs_below,
     secrets_of,
 )
+from ..run_processes import left_of
 
 METRIC_BYTES = 16384
 RESULTS_S, GPUS_S, TREES_S = 3, 5, 0.3
@@ -94,7 +95,7 @@ def run_document(run: RunFolder, state: str, resumed_by: str) -> dict[str, Any]:
         "state": word,
         "rc": _number(code),
         "ended": run.first("ended") if over else "",
-        "left": run.left,
+        "left": len(left_of(run)),
         "started": _number(run.first("started")),
         "made_us": started.st_mtime_ns // 1000 if started else 0,
         "written": int(log.st_mtime) if log else 0,
@@ -105,7 +106,7 @@ def run_document(run: RunFolder, state: str, resumed_by: str) -> dict[str, Any]:
         "tree": tree if "@" in tree else "",
         **({"queue": run.first("queue"), "attended": run.is_attended} if word == QUEUED else {}),
         "can_resume": word == DIED and run.has("resume") and not resumed_by,
-        "restarted": not (word == DIED and _since_boot(run)),
+        "restarted": not (word == DIED and (run.has("left") or _since_boot(run))),
     }
 
 

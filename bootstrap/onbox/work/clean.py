@@ -24,6 +24,7 @@ from ..results.disposable import disposable, files_of
 from ..results.keep_results import clean_copies
 from ..results.run_results import runs_of
 from ..run_folder import QUEUED, RUNNING, RunFolder, runs_below
+from ..run_processes import left_of
 from .made import CHANGED, MADE_BY_PYTHON, edits, held, own_repositories, tell
 
 _CACHES = (*MADE_BY_PYTHON, ".pytest_cache/", ".mypy_cache/", ".ruff_cache/")
@@ -40,8 +41,8 @@ def uses(tree: BoxTree) -> Iterator[dict[str, Any]]:
             yield from held("run", [os.path.basename(run.path)])
             break
     for run in runs:
-        if run.first("dir") == tree.path and run.left:
-            yield {**next(held("left", [os.path.basename(run.path)])), "count": run.left}
+        if run.first("dir") == tree.path and (left := left_of(run)):
+            yield {**next(held("left", [os.path.basename(run.path)])), "count": len(left)}
     if os.path.islink(tree.path):
         yield from held("link", [os.readlink(tree.path)])
     real = os.path.realpath(tree.path)

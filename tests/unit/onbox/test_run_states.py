@@ -18,8 +18,10 @@ from bootstrap.boxes import probe, run_history
 from bootstrap.boxes.run import STATES, Run, as_it_ended
 from bootstrap.link import build_query
 from bootstrap.link.query import ask
+from bootstrap.onbox import run_processes
+from bootstrap.onbox.processes import boot_id, identity
 from bootstrap.onbox.run_folder import RunFolder, alive_in
-from bootstrap.onbox.runs import new_run, top_stream
+from bootstrap.onbox.runs import new_run, resume, top_stream
 from bootstrap.steps.shell import functions
 from tests.box_programs import lay_programs, onbox
 from tests.run_states import CASES, Processes, lay, some_processes
@@ -275,6 +277,31 @@ def test_status_counts_processes_left_by_a_run_only_while_they_live(tmp_path: Pa
     try:
         lines = [processes.line(word) for word in ("alive", "dead", "reused", "zombie", "alive")]
         (tmp_path / "left").write_text("\n".join([*lines, ""]))
-        assert RunFolder(tmp_path).left == 2
+        assert len(run_processes.left_of(RunFolder(tmp_path))) == 2
     finally:
         processes.close()
+
+
+@pytest.mark.parametrize("name", ["both were killed"])
+def test_a_process_that_outlived_its_killed_run_is_counted_stops_a_resume_and_can_be_stopped(
+    workdir: Path,
+) -> None:
+    run = run_of(workdir)
+    (run / "resume").write_text("python train.py\n")
+    with subprocess.Popen(["sleep", "60"]) as command:
+        (run / "pid").write_text(f"{identity(command.pid)}\n" * 2)
+        command.kill()
+    with subprocess.Popen(["sleep", "60"], env={**os.environ, "BOXSTRAP_RUN": str(run)}) as living:
+        assert probed(workdir).outcome() == (
+            "was killed, and its runner too; 1 of its processes live on"
+        )
+        assert resume.why_not(RunFolder(run)) == "left"
+        run_processes.note_killed(RunFolder(run))
+        # As after a restart of the box: it did not die with that.
+        pid = (run / "pid").read_text()
+        (run / "pid").write_text(pid.replace(boot_id(), "another boot"))
+        assert probed(workdir).outcome().startswith("was killed, and its runner too")
+        (run / "pid").write_text(pid)
+        run_processes._stop(RunFolder(run))
+        assert living.wait(PATIENCE_S) != 0
+    assert RunFolder(run).state() == "finished 143"
