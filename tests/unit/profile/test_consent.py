@@ -71,14 +71,14 @@ def config() -> None:
     """Here the user's own config folder is where it really is: in the home."""
 
 
-def test_every_profile_key_declares_whether_its_value_needs_consent() -> None:
+def test_each_profile_key_is_marked_as_needing_consent_or_not() -> None:
     marks = {key: field.takes for key, field in PROFILE.leaves()}
     assert [key for key, mark in marks.items() if mark is None] == []
     assert len(marks) >= 50
     assert set(taking_keys()) == set(TAKES)
 
 
-def test_a_new_profile_key_without_consent_rule_is_noticed() -> None:
+def test_a_new_profile_key_without_a_consent_mark_fails_the_test_of_marks() -> None:
     url = {"__annotations__": {"url": str}, "url": field("Where it is.")}
     bucket = {"__annotations__": {"bucket": type("Bucket", (Section,), url)}}
     grown = type("Grown", (Profile,), {**bucket, "bucket": field("What is fetched.")})
@@ -179,7 +179,7 @@ def test_consent_is_asked_again_when_the_secrets_grow_and_not_when_they_shrink(s
     load_profile(says("secrets: [A, C]"))
 
 
-def test_a_consent_digest_is_accepted_only_for_its_own_list_of_secrets(says: Says) -> None:
+def test_a_consent_digest_is_refused_for_any_other_list_of_secrets(says: Says) -> None:
     digest = refused(says("secrets: [A]")).grants.digest
     for text in ("secrets: [A, B]", "secrets: [B]", "secrets: [A]\nssh: {identity: ~/id}"):
         refused(says(text, consent=digest))
@@ -232,7 +232,7 @@ def _inside(clone: UserRepository, user: User) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("other", [_another, _fork, _same_name, _leads_there, _inside])
-def test_another_repository_or_fork_does_not_inherit_the_consent_of_this_one(
+def test_consent_to_one_repository_is_asked_for_again_in_a_fork_or_another(
     other: Callable[[UserRepository, User], None], says: Says, user: User, clone: UserRepository
 ) -> None:
     clone.git("remote", "add", "origin", "https://example.org/me/homework.git")
@@ -248,7 +248,7 @@ def test_another_repository_or_fork_does_not_inherit_the_consent_of_this_one(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("left", ["", "[]", "{}", '{"repository": 7, "takes": 1}', "\0"])
-def test_a_damaged_consent_record_counts_as_no_consent(left: str, says: Says) -> None:
+def test_with_a_damaged_consent_record_consent_is_asked_for_again(left: str, says: Says) -> None:
     options = says("secrets: [A]")
     agree(options)
     (record,) = records()
@@ -352,7 +352,7 @@ def test_a_git_url_needs_consent_unless_it_is_this_repositorys_own_remote(
     assert "tok-1" not in refused(says("git: {url: 'https://tok-1@example.org/x.git'}")).text()
 
 
-def test_a_command_asks_consent_only_for_profile_keys_that_it_uses(says: Says) -> None:
+def test_a_command_asks_no_consent_for_profile_keys_that_it_does_not_use(says: Says) -> None:
     options = says("secrets: [A]\ngit: {url: https://example.org/me/private.git}")
     load_profile(options, kinds=FOR_THE_BOX)
     refused(says("ssh: {identity: ~/id}"), kinds=FOR_THE_BOX)
@@ -395,7 +395,7 @@ LOADERS = {"profile/consent.py", "tasks/profiles.py"}
 
 
 @pytest.mark.slow
-def test_only_the_listed_modules_read_a_profile_without_a_consent_check() -> None:
+def test_no_module_but_the_listed_ones_imports_the_profile_reader_without_consent() -> None:
     root = HERE / "bootstrap"
     found = {
         str(path.relative_to(root))
@@ -574,7 +574,7 @@ def test_a_profile_path_inside_the_repository_needs_no_consent_unless_a_symlink_
     refused(says("ssh: {authorized_keys: [~/homework/their.pub]}"))
 
 
-def test_a_consent_request_says_whether_the_profile_was_committed_by_the_author(
+def test_a_consent_request_says_whether_its_profile_is_committed_or_your_own(
     says: Says, clone: UserRepository
 ) -> None:
     own = "Not committed, so your own unless it came with the repository: boxstrap.yaml."
@@ -604,7 +604,7 @@ def test_a_consent_request_says_whether_the_profile_was_committed_by_the_author(
         ("git/x", False),
     ],
 )
-def test_consent_recognizes_private_paths_such_as_git_config_in_any_case_and_unicode_form(
+def test_a_path_to_git_config_needs_consent_in_any_letter_case_or_unicode_form(
     path: str, private: bool
 ) -> None:
     assert consent._is_private(path) == private

@@ -25,12 +25,12 @@ from tools.docs import profile_schema
         ([], [], "ssh"),
     ],
 )
-def test_the_provider_of_a_box_is_recognized_by_its_variables_and_files(env, files, provider):
+def test_the_provider_of_a_box_is_told_by_its_variables_and_files(env, files, provider):
     assert recognise(env, files) == provider
     assert not read_profile(provider).needs_provider
 
 
-def test_hints_by_which_a_provider_is_recognized_are_read_right_without_yaml():
+def test_a_providers_hints_are_the_same_read_with_and_without_the_yaml_library():
     read = detect_provider._hints()
     assert len(read) > 5
     for path in paths.shipped("profiles").glob("*.yaml"):
@@ -42,7 +42,7 @@ def test_hints_by_which_a_provider_is_recognized_are_read_right_without_yaml():
         )
 
 
-def test_every_hint_in_a_shipped_profile_recognizes_a_box_of_its_provider():
+def test_each_hint_in_a_shipped_profile_alone_tells_its_provider():
     env, files = all_hints()
     for name in ("vast", "runpod", "lambda", "paperspace", "ec2", "hf", "gcp", "azure"):
         detect = read_profile(name).profile.provider.detect
@@ -63,7 +63,7 @@ def test_recognising_a_provider_imports_neither_pydantic_nor_yaml():
     subprocess.run([sys.executable, "-c", code], check=True, cwd=root, timeout=120)
 
 
-def test_the_list_of_profiles_has_descriptions_and_the_users_own_first(write, config):
+def test_in_the_list_of_profiles_the_users_hides_a_shipped_one_of_its_name(write, config):
     write("# yaml-language-server: $schema=x\n#\n# Ours.\n# More.\nversion: 1", "ours.yaml", config)
     write("version: 1\n# not this", "vast.yaml", config)
     found = {each.name: each for each in listed()}
@@ -122,7 +122,9 @@ def test_every_shipped_profile_has_a_comment_that_names_its_schema():
         ("runpod", [], ["/home/paperspace"], "paperspace"),
     ],
 )
-def test_a_box_of_another_provider_than_the_profile_names_is_recognized(profile, env, files, other):
+def test_variables_or_files_of_another_provider_than_the_profiles_name_it(
+    profile, env, files, other
+):
     detect = read_profile(profile).profile.provider.detect
     own = Hints(frozenset(detect.env), frozenset(detect.files))
     assert other_than(own, env, files) == other

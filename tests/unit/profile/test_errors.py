@@ -227,7 +227,7 @@ def test_a_mistake_in_an_extended_profile_names_the_parents_file_and_line(write,
     ]
 
 
-def test_a_wrong_value_in_a_parent_profile_is_accepted_when_overridden(write):
+def test_a_wrong_value_in_an_extended_profile_is_no_error_if_overridden(write):
     write("python: {venv: ../x}\n", "b.yaml")
     write("extends: ./b.yaml\npython: {venv: .env}\n")
     assert read_profile("./a.yaml").profile.python.venv == ".env"
@@ -282,11 +282,11 @@ def said(path):
     return caught.value.text()
 
 
-def test_a_missing_profile_file_is_reported_as_unreadable(here):
+def test_a_missing_profile_file_gives_an_error_with_no_such_file(here):
     assert said("nowhere.yaml") == "nowhere.yaml: can't be read: No such file or directory"
 
 
-def test_a_fifo_or_device_given_as_profile_is_refused_without_being_opened(here):
+def test_a_fifo_or_device_given_as_profile_gives_the_error_this_is_not_a_file(here):
     os.mkfifo(here / "pipe.yaml")
     assert said("./pipe.yaml") == "pipe.yaml: this is not a file"
     assert said("/dev/zero") == "/dev/zero: this is not a file"

@@ -34,7 +34,7 @@ def found(files: Mapping[str, str], **python: Any) -> list[tuple[str, str]]:
         ("lib @ git+https://example.org/me/lib # why", "https://example.org/me/lib", ""),
     ],
 )
-def test_address_and_ref_of_a_git_requirement_are_read(line: str, address: str, ref: str) -> None:
+def test_a_git_requirement_gives_its_address_and_ref(line: str, address: str, ref: str) -> None:
     assert found({"requirements.txt": f"torch\n{line}\n"}) == [(address, ref)]
 
 
@@ -89,7 +89,7 @@ def test_git_dependencies_of_a_pyproject_file_include_the_chosen_extras_and_grou
     assert found({"pyproject.toml": "not [toml git"}) == []
 
 
-def test_git_dependencies_of_a_uv_lock_have_their_locked_commit_and_ssh_user() -> None:
+def test_a_git_dependency_in_uv_lock_has_its_locked_commit_and_pyprojects_ssh_user() -> None:
     files = {"uv.lock": LOCK, "requirements.txt": f"x @ git+{SSH}\n"}
     assert found(files) == [("ssh://example.org/lib", COMMIT)]
     files["pyproject.toml"] = '[tool.uv.sources]\nlib = { git = "ssh://me@example.org/lib" }\n'
@@ -98,7 +98,7 @@ def test_git_dependencies_of_a_uv_lock_have_their_locked_commit_and_ssh_user() -
     assert found({"a/uv.lock": LOCK}, lock="a/uv.lock") == [("ssh://example.org/lib", COMMIT)]
 
 
-def test_a_git_dependency_among_the_profiles_packages_is_found() -> None:
+def test_a_git_address_in_python_packages_of_the_profile_is_a_git_dependency() -> None:
     named = ["lib @ git+https://example.org/lib@v1"]
     assert found({}, packages=named, requirements=[]) == [("https://example.org/lib", "v1")]
 

@@ -53,7 +53,7 @@ def refusal(write, text, *sets):
 
 @pytest.mark.slow
 @each_key(REFUSED)
-def test_a_hostile_value_of_a_profile_or_the_set_option_is_refused_with_its_place(write, cases):
+def test_the_error_of_a_hostile_profile_value_names_its_line_or_set_option(write, cases):
     for case in cases:
         (problem,) = refusal(write, "version: 1\n" + case.document()[1:-1])
         assert (problem.origin.file, problem.origin.line) == ("a.yaml", 2), case
@@ -67,7 +67,7 @@ def test_a_hostile_value_of_a_profile_or_the_set_option_is_refused_with_its_plac
 
 
 @each_key(ACCEPTED)
-def test_an_unusual_but_valid_value_of_a_profile_or_the_set_option_is_kept(write, cases):
+def test_an_unusual_but_valid_value_is_read_unchanged_from_file_or_set_option(write, cases):
     for case in cases:
         write(case.document())
         assert value_at(read_profile("./a.yaml").profile, case) == case.value

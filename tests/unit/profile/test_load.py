@@ -39,7 +39,7 @@ def test_each_shipped_profile_has_the_expected_workdir_and_user(name, workdir, u
     assert bool(profile.provider.console) is is_rented
 
 
-def test_a_profile_path_wins_over_the_users_own_profile_and_that_over_the_shipped(write, config):
+def test_a_profile_path_comes_before_the_users_profile_and_that_before_shipped(write, config):
     assert read_profile("vast").profile.box.workdir == "/workspace"
     write("extends: vast\nbox: {workdir: /own}", "vast.yaml", config)
     own = read_profile("vast")
@@ -70,7 +70,7 @@ def test_a_boxstrap_yaml_that_is_a_dangling_symlink_is_an_error_and_not_ignored(
     assert caught.value.text() == "boxstrap.yaml: can't be read: No such file or directory"
 
 
-def test_without_any_profile_the_recognised_providers_profile_is_used(here):
+def test_without_a_profile_the_shipped_one_of_the_boxs_provider_is_read(here):
     loaded = read_profile(None, sets=["gpu.count=2"], repo_root=here)
     assert loaded.needs_provider
     assert (loaded.chain, loaded.profile.name) == ((), "")
@@ -79,7 +79,7 @@ def test_without_any_profile_the_recognised_providers_profile_is_used(here):
     assert (vast.profile.name, vast.profile.gpu.count) == ("vast", 2)
 
 
-def test_a_profile_without_extends_gets_missing_values_of_the_providers_profile(write, here):
+def test_a_profile_without_extends_gets_missing_values_of_the_boxs_provider(write, here):
     write("gpu: {count: 4}\nssh: {user: me}", "boxstrap.yaml")
     loaded = read_profile(None, sets=["env.A=b"], repo_root=here)
     assert loaded.needs_provider
@@ -90,14 +90,14 @@ def test_a_profile_without_extends_gets_missing_values_of_the_providers_profile(
     assert vast.for_provider("runpod") is vast
 
 
-def test_a_profile_that_extends_a_shipped_provider_ignores_the_recognised_provider(write):
+def test_a_profile_that_extends_runpod_stays_so_on_a_box_of_vast(write):
     write("extends: runpod")
     loaded = read_profile("./a.yaml")
     assert not loaded.needs_provider
     assert loaded.for_provider("vast") is loaded
 
 
-def test_a_chain_of_extends_merges_all_files_and_records_the_origin_of_each_value(write, here):
+def test_extended_profiles_are_merged_and_each_value_has_its_file_and_line(write, here):
     write("extends: vast\npackages: [a, b]\nenv: {A: base, B: base}", "base.yaml", here / "lib")
     write("extends: base.yaml\nenv: {B: mid}\npackages: [c]", "mid.yaml", here / "lib")
     write("extends: lib/mid.yaml\nenv: {C: top}\ntrain: {command: x}")
@@ -128,7 +128,7 @@ def test_a_chain_of_extends_merges_all_files_and_records_the_origin_of_each_valu
     }
 
 
-def test_a_chain_of_more_than_eight_profiles_is_refused(write):
+def test_nine_profiles_that_extend_one_another_give_an_error_with_file_and_line(write):
     for number in range(8):
         write(f"extends: ./{number + 1}.yaml", f"{number}.yaml")
     write("version: 1", "8.yaml")
@@ -146,7 +146,7 @@ def test_train_null_removes_the_training_of_the_extended_profile(write):
     assert read_profile("b.yaml").profile.train.command == "y"
 
 
-def test_empty_sections_of_a_profile_keep_values_of_the_extended_profile(write):
+def test_an_empty_section_of_a_profile_leaves_the_values_of_the_extended_one(write):
     write("extends: vast\nbox:\n  # workdir: /x\nenv:\ngpu:\n")
     loaded = read_profile("a.yaml")
     assert loaded.profile.box.workdir == "/workspace"
@@ -158,7 +158,7 @@ def test_a_profile_with_only_a_comment_has_all_defaults(write):
     assert read_profile("a.yaml").profile == Profile(name="a")
 
 
-def test_numbers_and_booleans_in_a_profile_are_read_with_their_types(write):
+def test_numbers_and_booleans_in_a_profile_become_python_int_float_and_bool(write):
     write("gpu: {count: 2, min_memory_gib: 40, require: false}")
     gpu = read_profile("a.yaml").profile.gpu
     assert (gpu.count, gpu.min_memory_gib, gpu.require) == (2, 40.0, False)
@@ -326,7 +326,7 @@ KERNELS = ["/dev", "//dev/fd/0", "/dev/shm/../stdin", "/dev/shmem", "/sys/x", "/
 
 
 @pytest.mark.parametrize("path", [*KERNELS, "/proc/thread-self/cwd/x"])
-def test_a_profile_path_in_proc_sys_or_dev_is_refused_as_no_file(path: str) -> None:
+def test_a_profile_path_in_proc_sys_or_dev_gives_the_error_no_ordinary_file(path: str) -> None:
     for other in ("/dev/shm/work/boxstrap.yaml", "/devs/x", "dev/x", "/"):
         assert ordinary(other) == other
     with pytest.raises(ValueError, match="is no ordinary file"):
@@ -341,7 +341,7 @@ def test_a_profile_path_in_proc_sys_or_dev_is_refused_as_no_file(path: str) -> N
         ("H100, A100", ("H100", "A100")),
     ],
 )
-def test_several_gpu_names_of_a_profile_keep_their_order(write, name, names):
+def test_several_gpu_names_in_a_profile_are_read_in_their_order(write, name, names):
     write(
         f"gpu: {{name: {name}}}" if "," not in name or "[" in name else f'gpu: {{name: "{name}"}}'
     )
@@ -350,7 +350,7 @@ def test_several_gpu_names_of_a_profile_keep_their_order(write, name, names):
 
 
 @pytest.mark.parametrize("name", ["[]", "[A100, 3.5]", "['a;b']", "[[A100]]", "','", "'A100,'"])
-def test_a_gpu_name_that_is_empty_or_malformed_is_refused(write, name):
+def test_an_empty_or_malformed_gpu_name_gives_a_profile_error(write, name):
     write(f"gpu: {{name: {name}}}")
     with pytest.raises(ProfileError, match=r"gpu\.name"):
         read_profile("a.yaml")

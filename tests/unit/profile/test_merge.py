@@ -34,7 +34,7 @@ def test_extending_a_profile_by_nothing_or_by_itself_changes_nothing(tree):
 
 
 @given(TREES, TREES, TREES)
-def test_merging_three_profiles_gives_the_same_result_in_either_grouping(a, b, c):
+def test_merging_three_profiles_does_not_depend_on_which_two_are_merged_first(a, b, c):
     left = merge_branches(merge_branches(a, b), c)
     assert left == merge_branches(a, merge_branches(b, c))
 
@@ -56,7 +56,7 @@ def value_at(tree, key):
     return tree.value
 
 
-def test_in_an_extending_profile_a_value_can_replace_a_section():
+def test_an_extending_profile_can_replace_a_section_by_a_value_or_a_value_by_a_section():
     leaf, section = Leaf(None, Origin("x")), Branch({"command": Leaf("c", Origin("y"))})
     assert merge_branches(Branch({"train": section}), Branch({"train": leaf})) == Branch(
         {"train": leaf}
@@ -66,7 +66,7 @@ def test_in_an_extending_profile_a_value_can_replace_a_section():
     )
 
 
-def test_a_profile_key_without_an_own_line_has_the_origin_of_its_section():
+def test_the_origin_of_a_profile_key_without_a_line_is_the_line_of_its_section():
     item, key, section = Origin("x", 3), Origin("x", 2), Origin("x", 1)
     tree = Branch({"a": Branch({"b": Leaf(["v"], key, (item,))}, section)})
     assert origin_of(tree, ("a", "b", 0)) == item
@@ -76,7 +76,7 @@ def test_a_profile_key_without_an_own_line_has_the_origin_of_its_section():
     assert origin_of(tree, ("missing",)) is None
 
 
-def test_a_section_in_two_profiles_has_the_origin_of_the_extending_one() -> None:
+def test_the_origin_of_a_section_in_two_profiles_is_the_line_in_the_extending_one() -> None:
     base, over = Branch(origin=Origin("base.yaml", 1)), Branch(origin=Origin("own.yaml", 2))
     assert merge_branches(base, over).origin == over.origin
     assert merge_branches(base, Branch()).origin == base.origin

@@ -47,7 +47,7 @@ def test_a_package_name_is_read_from_any_requirement(requirement: str, name: str
         ("tensorboardx", "tensorboard", False),
     ],
 )
-def test_a_requirement_of_a_variant_distribution_provides_the_package_but_a_similar_name_does_not(
+def test_a_variant_such_as_opencv_headless_provides_its_package_unlike_a_similar_name(
     named: str, package: str, is_same: bool
 ) -> None:
     assert provides({named}, package) == is_same

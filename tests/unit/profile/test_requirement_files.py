@@ -35,7 +35,7 @@ GOOD = {
 
 
 @pytest.mark.parametrize("text", GOOD.values(), ids=GOOD)
-def test_requirement_files_that_pip_and_uv_can_read_are_accepted(text: bytes) -> None:
+def test_requirements_files_that_pip_and_uv_can_read_give_no_error(text: bytes) -> None:
     check({"requirements.txt": text, "base.txt": b"six\n"})
 
 
@@ -65,7 +65,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("files", "where", "advice"), BAD.values(), ids=BAD)
-def test_a_requirement_that_no_box_can_install_is_refused_with_place_and_advice(
+def test_a_requirement_no_box_can_install_is_wrong_usage_with_its_line_and_advice(
     files: dict[str, bytes], where: str, advice: str
 ) -> None:
     with pytest.raises(UsageError) as caught:
@@ -80,7 +80,7 @@ def test_a_local_file_in_the_pip_section_of_a_conda_file_is_refused() -> None:
         check({"e.yml": listed, "more.txt": b""}, conda="e.yml")
 
 
-def test_a_requirement_file_with_a_declared_encoding_is_accepted_for_pip_alone() -> None:
+def test_a_requirements_file_with_a_declared_encoding_is_wrong_usage_except_for_pip() -> None:
     text = b"# -*- coding: latin-1 -*-\n# caf\xe9\n"
     check({"requirements.txt": text}, installer="pip")
     with pytest.raises(UsageError):

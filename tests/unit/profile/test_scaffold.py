@@ -45,7 +45,7 @@ def test_init_in_a_repository_with_requirements_and_train_py_fills_in_the_profil
     assert "# secrets: [WANDB_API_KEY]" in text
 
 
-def test_init_in_a_project_with_a_uv_lock_takes_the_lock_and_no_requirements(here):
+def test_init_in_a_project_with_uv_lock_writes_python_lock_and_no_requirements(here):
     (here / "pyproject.toml").write_text('[project]\nname = "x"\nrequires-python = ">=3.10"\n')
     (here / "uv.lock").write_text("")
     (here / "requirements.txt").write_text("")
@@ -119,7 +119,7 @@ def test_init_names_notebook_imports_that_no_requirement_names(here):
     ]
 
 
-def test_init_takes_a_setup_py_that_a_page_installs_and_names_the_scripts_that_it_runs(here):
+def test_init_installs_a_project_whose_readme_runs_setup_py_and_names_its_scripts(here):
     (here / "setup.py").write_text("from setuptools import setup\nsetup(name='x')\n")
     (here / "requirements.txt").write_text("numpy\n")
     (here / "x/examples").mkdir(parents=True)
@@ -134,7 +134,7 @@ def test_init_takes_a_setup_py_that_a_page_installs_and_names_the_scripts_that_i
     ]
 
 
-def test_init_offers_a_script_of_another_name_in_a_comment_and_names_its_imports(here):
+def test_init_writes_a_script_not_called_train_as_a_comment_and_lists_its_imports(here):
     guard = "\nif __name__ == '__main__':\n    print()\n"
     (here / "makemore.py").write_text(
         "import torch\nimport helper, os\nfrom yaml import x\n" + guard
@@ -160,7 +160,7 @@ def test_init_adds_packages_imported_by_a_training_script_in_a_source_folder(her
     assert "packages: [torch]    # src/train.py imports it" in (here / "boxstrap.yaml").read_text()
 
 
-def test_init_leaves_out_a_python_version_file_that_names_pypy(here):
+def test_init_writes_no_python_version_if_the_python_version_file_names_pypy(here):
     (here / ".python-version").write_text("pypy3.10-7.3\n3.11\n")
     assert loaded(here).profile.python.version is None
 

@@ -37,7 +37,7 @@ from bootstrap.profile.yaml_source import WrongProfileError
         ("train=null", "train", None),
     ],
 )
-def test_a_value_of_the_set_option_is_read_by_the_type_of_its_key(write, text, key, value):
+def test_a_value_of_the_set_option_gets_the_type_of_its_profile_key(write, text, key, value):
     write("train: {command: x}\ngit: {ref: main}\ngpu: {count: 1}\npython: {requirements: [r]}")
     loaded = read_profile("a.yaml", sets=[text])
     found = loaded.profile.as_dict()
@@ -48,7 +48,7 @@ def test_a_value_of_the_set_option_is_read_by_the_type_of_its_key(write, text, k
     assert str(loaded.origins[key]) == "--set"
 
 
-def test_the_set_option_wins_over_the_file_and_the_last_of_two_wins(write):
+def test_the_set_option_overrides_the_profile_and_a_later_set_option_an_earlier_one(write):
     write("gpu: {count: 1}\nenv: {A: x, B: x}")
     loaded = read_profile("a.yaml", sets=["gpu.count=2", "env.A=y", "gpu.count=3"])
     assert loaded.profile.gpu.count == 3

@@ -53,7 +53,7 @@ def test_init_does_not_require_packages_whose_import_may_fail_or_is_for_types(he
     assert found.unknown == {}
 
 
-def test_init_finds_an_imported_package_beside_an_output_folder_of_that_name(here: Path) -> None:
+def test_init_requires_the_imported_package_wandb_despite_a_folder_wandb(here: Path) -> None:
     (here / "wandb").mkdir()
     (here / "train.py").write_text("import wandb\nimport einx\n")
     (here / "einx").mkdir()
@@ -115,7 +115,7 @@ def test_a_requirements_file_is_read_together_with_the_files_it_includes(here: P
 @pytest.mark.parametrize(
     ("asked", "example"), [(">=3.8,<3.11", "3.10"), (">=3.12", "3.12"), ("", "3.11")]
 )
-def test_the_example_python_version_that_init_writes_is_one_the_project_accepts(
+def test_init_writes_as_example_a_python_version_that_the_project_accepts(
     here: Path, asked: str, example: str
 ) -> None:
     requires = f"requires-python = '{asked}'\n" if asked else ""

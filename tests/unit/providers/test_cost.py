@@ -19,7 +19,7 @@ def test_estimate_gives_the_published_total_of_each_provider_for_500_gpu_hours()
     assert cost_of(Usage(500), 4.10) == cost_of(usage, 4.10)
 
 
-def test_estimate_charges_minutes_as_a_part_of_an_hour() -> None:
+def test_estimate_charges_five_minutes_as_a_twelfth_of_an_hour() -> None:
     assert cost_of(Usage(5 / 60), 0.80).total == pytest.approx(0.07, abs=0.0051)
 
 
@@ -45,7 +45,7 @@ def test_estimate_adds_disk_and_egress_to_the_cost_and_lists_unknown_rates() -> 
     assert cost_of(Usage(10), 1.0).unknown == []
 
 
-def test_report_compares_the_dollars_spent_with_the_estimate() -> None:
+def test_report_says_how_many_dollars_more_or_less_than_estimated_were_spent() -> None:
     spent = spending(price=0.60, hours=12, seconds=2 * 3600)
     assert spent.line(is_over=False) == "$1.20 so far; $7.20 were estimated"
     assert spent.line(is_over=True) == "$1.20; $7.20 were estimated, $6.00 less"

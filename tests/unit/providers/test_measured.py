@@ -32,7 +32,7 @@ def test_a_runs_time_on_another_gpu_is_estimated_only_if_both_gpu_models_were_me
     assert "different numbers" in same_run(A100, price("T4 64GB"), [other]).why_not
 
 
-def test_the_speed_of_a_box_is_that_of_its_slowest_gpu_in_the_smoke_test() -> None:
+def test_the_speed_of_a_box_is_its_slowest_gpus_in_the_smoke_test() -> None:
     assert speeds_in(["fp32 18.2, bf16 251 TFLOP/s"]) == {"fp32": 18.2, "bf16": 251}
     two = ["fp32 18.2, bf16 251 TFLOP/s", "fp32 18, bf16 240 TFLOP/s"]
     assert speeds_in(two) == {"fp32": 18, "bf16": 240}

@@ -89,7 +89,7 @@ def test_shipped_gcp_spot_prices_are_plausible_and_not_above_on_demand_prices() 
         ("", "T4 16GB", True),
     ],
 )
-def test_a_gpu_model_matches_price_rows_in_any_spelling_but_not_of_another_size(
+def test_a_gpu_name_finds_prices_in_any_spelling_but_not_of_another_memory_size(
     asked: str, name: str, fits: bool
 ) -> None:
     of_size = int(name.rsplit(maxsplit=1)[-1].removesuffix("GB"))
@@ -113,7 +113,9 @@ def test_estimate_uses_live_prices_and_for_a_failed_provider_the_shipped_prices(
     assert "boxstrap[prices]" in found.failed["aws"]
 
 
-def test_estimate_uses_shipped_prices_of_a_slow_provider(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_estimate_uses_shipped_prices_if_a_provider_is_slow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(estimate, "PATIENCE_S", 0.2)
     over = threading.Event()
     found = with_live([price("vast")], {"vast": lambda: over.wait(600) and []})
@@ -122,7 +124,7 @@ def test_estimate_uses_shipped_prices_of_a_slow_provider(monkeypatch: pytest.Mon
     assert "no answer" in found.failed["vast"]
 
 
-def test_estimates_charge_whole_boxes_and_list_the_cheapest_first() -> None:
+def test_estimate_charges_all_gpus_of_a_box_and_lists_the_cheapest_first() -> None:
     eight, one = price("aws", gpus=8, price=2.0), price("vast", price=5.0)
     first, second = estimate_rows([eight, one], Usage(hours=10))
     assert (first.price.provider, first.cost.total) == ("vast", 50)
@@ -140,7 +142,7 @@ def test_the_cost_chart_has_a_bar_with_dollars_for_each_row_and_escapes_html() -
     assert "<script" not in drawn
 
 
-def test_the_shipped_price_table_is_renewed_where_live_prices_were_read() -> None:
+def test_renewing_the_price_table_replaces_only_providers_with_live_prices() -> None:
     live = price("aws", gpu="T4 16GB", memory_gb=16, price=0.526, live=True)
     kept = [one for one in shipped_prices() if one.provider != "aws"]
     text = renewed(estimate.TABLE.read_text(encoding="utf-8"), Found([*kept, live]))

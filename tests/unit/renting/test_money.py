@@ -84,7 +84,7 @@ def test_a_money_cap_that_can_not_be_parsed_is_a_usage_error(
         (RentOrder(lease_hours=3, lease_dollars=1), 2),
     ],
 )
-def test_a_lease_of_hours_and_dollars_ends_by_the_one_that_is_reached_first(
+def test_a_lease_of_hours_and_dollars_lasts_until_the_first_of_the_two_is_used_up(
     order: RentOrder, hours: float
 ) -> None:
     assert lease_hours(order, 0.5) == hours
@@ -108,7 +108,7 @@ def rented(mark: int, price: float, began: float, hours: float, **more: object) 
         (-40, 24, -25, 0),
     ],
 )
-def test_the_daily_money_cap_counts_rentals_of_the_last_and_next_24_hours(
+def test_max_dollars_counts_what_rentals_cost_from_24_hours_ago_to_24_hours_ahead(
     began: float, hours: float, ended: float | None, left: float
 ) -> None:
     over = {"state": RentalState.ENDED, "ended": NOW + (ended or 0) * HOUR} if ended else {}
@@ -120,7 +120,7 @@ def test_the_daily_money_cap_counts_rentals_of_the_last_and_next_24_hours(
     assert "max_dollars allows" in found.value.what
 
 
-def test_an_offer_above_the_cap_on_price_or_on_cost_of_one_box_is_refused() -> None:
+def test_an_offer_above_max_price_or_max_box_dollars_is_an_error_that_names_the_cap() -> None:
     check_caps(MoneyCaps(max_price=0.5, max_box_dollars=12), RentalTerms(0.5, 24), NOW)
     with pytest.raises(OverCapError, match=r"\$0.51 an hour is more than max_price"):
         check_caps(MoneyCaps(max_price=0.5), RentalTerms(0.51, 1), NOW)
@@ -162,7 +162,7 @@ def dearest_day(rentals: Iterable[Rental]) -> float:
 
 
 @pytest.mark.slow
-def test_no_day_costs_more_than_the_money_cap_in_random_sequences_of_rentals(
+def test_random_sequences_of_rentals_never_cost_more_than_max_dollars_in_24_hours(
     seeded: random.Random,
 ) -> None:
     for _ in range(20):

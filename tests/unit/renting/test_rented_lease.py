@@ -53,7 +53,7 @@ def test_a_rented_box_gets_a_lease_of_24_hours_unless_hours_or_dollars_are_set(
     ],
 )
 @pytest.mark.parametrize("answer", [0, 1, None], ids=["money", "results", "no terminal"])
-def test_up_asks_whether_a_lease_stops_or_destroys_where_a_stop_loses_files(
+def test_up_asks_if_the_lease_should_stop_or_destroy_a_box_that_loses_files_at_a_stop(
     provider: str,
     given: list[str],
     is_asked: bool,
@@ -130,7 +130,7 @@ def test_up_warns_of_an_offer_that_ends_before_the_lease(
     assert ("--set rent.min_hours=" in "".join(heard.lines)) == is_told
 
 
-def test_the_answer_whether_a_lease_stops_or_destroys_is_kept_at_the_next_up(
+def test_a_later_up_of_a_box_set_to_be_destroyed_at_its_lease_end_does_not_ask_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     known = record.KnownBox("a", "lambda:1", lease={"then": "destroy"})
@@ -141,7 +141,7 @@ def test_the_answer_whether_a_lease_stops_or_destroys_is_kept_at_the_next_up(
     assert [*RentedLease(stop, Heard()).sets("lambda:1")] == [DAY]
 
 
-def test_lease_terms_agreed_on_stay_at_the_next_setup_unless_the_profile_names_others(
+def test_up_repeats_the_lease_of_a_known_box_unless_the_profile_sets_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     terms = {"seconds": 21600.0, "dollars": 3.5, "idle": 1800, "then": "stop", "set": 1e9}

@@ -64,7 +64,7 @@ class ListedBucket:
         ("", ("train-2-20231114-221320-ab/out/a",), ""),
     ],
 )
-def test_results_are_taken_only_from_a_bucket_folder_that_the_profile_names(
+def test_results_for_up_resume_are_taken_only_from_the_bucket_folder_of_the_profile(
     monkeypatch: pytest.MonkeyPatch, said: str, there: tuple[str, ...], found: str
 ) -> None:
     monkeypatch.setattr(buckets, "Bucket", ListedBucket)
@@ -88,7 +88,7 @@ def test_results_are_taken_only_from_a_bucket_folder_that_the_profile_names(
         ("/etc/passwd", False),
     ],
 )
-def test_only_paths_named_as_results_in_the_profile_are_sent_to_the_next_box(
+def test_up_resume_sends_only_paths_that_the_profile_names_as_results(
     path: str, is_one: bool
 ) -> None:
     assert last_results._is_result(path, ["out/", "model.pt"]) is is_one
@@ -121,7 +121,7 @@ def digest(content: str) -> str:
         pytest.param((), {}, ("mine.txt",), (), (), id="nobody's"),
     ],
 )
-def test_only_pulled_results_at_home_that_match_their_manifest_are_complete(
+def test_up_resume_takes_only_results_at_home_whose_digest_is_in_the_manifest(
     tmp_path: Path,
     listed: tuple[str, ...],
     missing: dict[str, str],
@@ -154,7 +154,7 @@ def test_only_pulled_results_at_home_that_match_their_manifest_are_complete(
 
 @pytest.mark.parametrize("live", [True, False], ids=["box gone", "died"])
 @pytest.mark.parametrize("from_bucket", [True, False], ids=["bucket", "home"])
-def test_an_incomplete_checkpoint_and_links_to_it_are_not_sent_to_the_next_box(
+def test_up_resume_sends_neither_an_incomplete_checkpoint_nor_links_to_it(
     tmp_path: Path, bucket: Path, *, live: bool, from_bucket: bool
 ) -> None:
     whole = {f"out/global_step{at}/{name}": OLD for at in (1, 2) for name in ("model", "optim")}
@@ -348,7 +348,7 @@ def test_an_endless_or_too_slow_bucket_download_is_cut_off(
         fetch(tmp_path / "none", said)
 
 
-def test_a_checkpoint_of_mixed_versions_in_a_bucket_is_not_resumed_from(
+def test_up_resume_leaves_out_a_bucket_checkpoint_of_files_of_different_versions(
     bucket: Path, tmp_path: Path
 ) -> None:
     there = {FOLDER[0]: OLD, FOLDER[1]: NEW, "last.pt": OLD}
@@ -380,7 +380,7 @@ def test_a_checkpoint_of_mixed_versions_in_a_bucket_is_not_resumed_from(
         ('{"files": [{"path": "last.pt"}]}', "describes a file without"),
     ],
 )
-def test_results_in_a_bucket_without_a_sound_manifest_are_not_used(
+def test_up_resume_raises_an_error_if_the_bucket_has_no_sound_manifest(
     bucket: Path, tmp_path: Path, manifest: str | None, says: str
 ) -> None:
     (bucket / "last.pt").write_text(OLD)
@@ -414,7 +414,7 @@ def lay(place: Path, there: dict[str, str], listed: tuple[str, ...]) -> None:
     (place / MANIFEST).write_text(text)
 
 
-def test_complete_results_at_home_are_sent_to_the_next_box_and_damaged_results_named(
+def test_up_resume_sends_complete_results_at_home_and_names_damaged_ones(
     bucket: Path, tmp_path: Path
 ) -> None:
     place, said = tmp_path / "home", KeptWarnings()
@@ -475,7 +475,7 @@ def test_results_behind_a_symlink_of_the_repository_are_never_sent_to_the_next_b
             last_results.find_last_results(before, None, train, tmp_path / "scratch", screen)
 
 
-def test_only_complete_results_are_sent_to_the_next_box_and_replace_no_file_of_other_runs(
+def test_up_resume_overwrites_no_file_of_another_run_on_the_next_box(
     tmp_path: Path,
 ) -> None:
     place, box = tmp_path / "home", tmp_path / "box"
@@ -530,7 +530,7 @@ def now_at(monkeypatch: pytest.MonkeyPatch, state: RentedState | None, name: str
         (None, True, ""),
     ],
 )
-def test_a_run_is_resumed_on_another_box_only_after_it_has_ended(
+def test_up_resume_is_wrong_usage_while_the_run_may_still_be_alive_on_its_box(
     monkeypatch: pytest.MonkeyPatch, state: RentedState | None, alive: bool, costs: str | None
 ) -> None:
     """`costs`: the box that is still paid for; None where two would train the same."""
@@ -546,7 +546,7 @@ def test_a_run_is_resumed_on_another_box_only_after_it_has_ended(
         assert resumption._check_is_over(before, known) == costs
 
 
-def test_a_run_of_a_box_without_an_account_is_resumed_only_if_the_run_or_box_has_ended(
+def test_up_resume_from_a_box_of_no_account_is_wrong_usage_while_both_seem_alive(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     running = dataclasses.replace(BEFORE, run=dataclasses.replace(RUN, state="running"))
@@ -558,7 +558,7 @@ def test_a_run_of_a_box_without_an_account_is_resumed_only_if_the_run_or_box_has
     assert resumption._check_is_over(running, dataclasses.replace(mine, ended=5.0)) == ""
 
 
-def test_the_money_spent_on_a_resumed_run_is_never_underestimated() -> None:
+def test_the_money_spent_on_a_resumed_run_is_the_highest_of_recorded_and_computed() -> None:
     assert resumption.spent_on(BEFORE, None) == 0.0
     assert resumption.spent_on(BEFORE, KnownBox("gpu", "vast:1", before=2.0, spent=3.0)) == 5.0
     ours = Rental(
@@ -587,7 +587,7 @@ HEAD, SENT, PRIVATE = "a" * 40, "b" * 40, "d" * 40
         (SENT, PRIVATE, ""),
     ],
 )
-def test_a_box_never_chooses_which_commit_is_sent_to_the_next_box(
+def test_the_box_never_chooses_the_commit_that_up_resume_sends_to_the_next_box(
     monkeypatch: pytest.MonkeyPatch, commit: str, snapshot: str, goes: str
 ) -> None:
     from bootstrap.setup import SetupRequest, payload

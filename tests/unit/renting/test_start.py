@@ -95,7 +95,7 @@ def test_a_stopped_rented_box_is_started_once_and_waited_for_until_it_runs(
     ],
     ids=["silent", "stays off", "not listed", "no account", "broken", "dearer"],
 )
-def test_a_rented_box_that_never_becomes_usable_after_its_start_is_stopped_again(
+def test_a_stopped_box_that_is_started_but_never_usable_is_stopped_again_with_an_error(
     seen: Any, answers: bool, says: str
 ) -> None:
     account = StartedAccount(seen)
@@ -115,7 +115,7 @@ def test_a_rented_box_that_never_becomes_usable_after_its_start_is_stopped_again
     ],
     ids=["refused", "gone", "no key", "no GPU"],
 )
-def test_a_box_start_that_fails_for_good_is_reported_and_nothing_is_stopped(
+def test_a_box_start_that_fails_for_good_raises_an_error_and_requests_no_stop(
     account: Any, error: type[Exception], says: str
 ) -> None:
     with pytest.raises(error, match=says):
@@ -155,7 +155,7 @@ def test_a_started_box_is_reachable_only_once_it_sends_an_ssh_banner(
     assert not start.answers_ssh(box)  # nobody listens there any more
 
 
-def test_a_started_box_that_is_useless_and_can_not_be_stopped_gives_a_cost_warning(
+def test_an_unusable_started_box_that_can_not_be_stopped_gives_an_error_that_it_costs_money(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fail(_: str) -> None:

@@ -56,7 +56,7 @@ def test_down_fails_if_the_list_of_unsafe_files_of_a_box_is_incomplete(
     wire.close()
 
 
-def test_a_refused_down_says_what_to_do_about_each_kind_of_loss() -> None:
+def test_a_refused_down_prints_the_command_to_save_each_kind_of_work() -> None:
     error = _refusal(
         "my-box", [Loss("run", "a/train-1", "running"), Loss("edits", "a", "x")], is_dry=False
     )
@@ -66,7 +66,7 @@ def test_a_refused_down_says_what_to_do_about_each_kind_of_loss() -> None:
         assert words in error.hint
 
 
-def test_a_run_that_ended_during_downs_check_makes_the_box_unsafe(
+def test_down_keeps_the_box_if_a_run_ended_while_down_checked_for_losses(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Results were checked while it was running; at the end it is no longer alive."""
@@ -216,7 +216,7 @@ def rented_here(mark: str = MARK) -> None:
 
 
 @pytest.mark.usefixtures("seconds")
-def test_a_provider_id_that_now_belongs_to_another_rental_is_not_destroyed() -> None:
+def test_down_destroys_no_box_whose_id_the_provider_gave_to_another_rental() -> None:
     rented_here("boxstrap-" + "b" * 12)
     account, known = Account(), met()
     with pytest.raises(NotSafeError, match="has given vast:1 to another rental") as found:
@@ -226,7 +226,7 @@ def test_a_provider_id_that_now_belongs_to_another_rental_is_not_destroyed() -> 
 
 
 @pytest.mark.usefixtures("seconds")
-def test_down_reports_what_the_box_cost_and_which_disks_are_left() -> None:
+def test_down_prints_what_the_box_cost_and_each_disk_that_is_still_paid_for() -> None:
     account, known = Account(), met()
     account.left = [
         Leftover("vast", "v1", "", "volume", price=0.01),
@@ -274,12 +274,12 @@ def test_down_warns_of_each_failure_after_the_box_was_destroyed(
 
 @pytest.mark.usefixtures("seconds")
 @pytest.mark.parametrize("price", [None, 0.0])
-def test_down_reports_no_cost_where_the_price_is_unknown(price: float | None) -> None:
+def test_down_prints_no_cost_of_a_box_of_unknown_price(price: float | None) -> None:
     done, _ = end(Account(), met(), price=price, since=1.0)
     assert (done.spent, "about" in done.text()) == (None, False)
 
 
-def test_only_one_down_at_a_time_can_destroy_a_box() -> None:
+def test_a_second_down_of_a_box_at_the_same_time_does_not_get_its_lock() -> None:
     known = met()
     with teardown.teardown_lock(known) as first, teardown.teardown_lock(known) as second:
         assert (first, second) == (True, False)
@@ -408,7 +408,7 @@ def raising(error: BoxstrapError) -> Any:
     return fail
 
 
-def test_results_that_can_not_be_pulled_keep_a_box_unsafe_to_destroy(
+def test_down_keeps_a_box_whose_results_can_not_be_pulled_for_any_reason(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whatever the reason, else the box would be destroyed with it; a lost link ends it all."""
@@ -443,7 +443,7 @@ def test_results_that_can_not_be_pulled_keep_a_box_unsafe_to_destroy(
     ]
 
 
-def test_down_compares_edits_on_a_box_only_with_work_of_the_same_tree(
+def test_down_compares_edits_in_a_tree_only_with_what_was_sent_to_that_tree(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tree: Any = SimpleNamespace(name="homework", beside=False, repo_key="k-1")
@@ -456,7 +456,7 @@ def test_down_compares_edits_on_a_box_only_with_work_of_the_same_tree(
         assert loss_check.BoxTrees(there, there, there)._compared(tree, there) == found
 
 
-def test_a_tree_that_git_can_not_read_keeps_a_box_unsafe_to_destroy(
+def test_down_keeps_a_box_with_a_tree_that_git_can_not_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tree = SimpleNamespace(name="homework", beside=False, repo_key="k-1")
@@ -475,7 +475,7 @@ def test_a_tree_that_git_can_not_read_keeps_a_box_unsafe_to_destroy(
         assert trees.bring_home() == []
 
 
-def test_down_names_files_that_stay_on_a_box_and_of_many_only_the_first() -> None:
+def test_a_list_of_files_that_down_would_lose_is_cut_after_a_few_names() -> None:
     names = [f"{at}" for at in range(loss_check._NAMED + 1)]
     assert loss_check._few(names[:2]) == "0, 1"
     assert loss_check._few(names) == ", ".join(names[:-1]) + ", …"

@@ -266,7 +266,7 @@ def test_down_finds_a_box_safe_whose_files_are_all_at_home(world: World) -> None
 
 
 @pytest.mark.parametrize("results", ["", ", results: [tables/]"], ids=["none", "guessed"])
-def test_training_output_in_ignored_files_can_be_pulled_or_lost(user: User, results: str) -> None:
+def test_down_refuses_to_lose_training_output_in_ignored_files(user: User, results: str) -> None:
     """Its profile names no results, or a folder of tracked tables that nothing has changed."""
     profile = PROFILE.replace(", results: [out/]", results)
     assert profile != PROFILE
@@ -307,7 +307,7 @@ def test_training_output_in_ignored_files_can_be_pulled_or_lost(user: User, resu
     assert "--also ../x has an empty part" in user.run("pull", *LOCAL, "--also", "../x").must(2).err
 
 
-def test_ignored_files_written_by_hand_without_a_run_make_down_refuse(user: User) -> None:
+def test_down_refuses_to_lose_git_ignored_files_written_by_hand_without_a_run(user: User) -> None:
     """In an editor on the box, say: nothing was ever run, so no results are known."""
     repository = user.repository(
         boxstrap__yaml=PROFILE.replace("train:", "# "), __gitignore="out/\ndata/\n*.log\n*info/\n"
@@ -379,7 +379,7 @@ def test_down_lists_what_would_be_lost_for_each_kind_of_unsafe_state(
     assert before == sorted(world.repository.root.rglob("*")), "a look brings nothing"
 
 
-def test_a_result_that_can_never_be_pulled_is_named_and_can_be_excluded(world: World) -> None:
+def test_pull_exits_with_9_naming_each_result_that_can_never_be_pulled(world: World) -> None:
     """A link that led out of the results was exit 9 and "run the same command again", for ever."""
     user, tree = world.user, world.tree
     (tree / "out/link").symlink_to(tree / "train.py")
@@ -443,7 +443,7 @@ def test_missing_parts_of_a_sharded_checkpoint_are_named_by_pull(world: World) -
     world.user.run("pull", *LOCAL).must(0)
 
 
-def test_down_finds_no_loss_once_every_unsafe_state_was_put_right(world: World) -> None:
+def test_down_dry_exits_with_0_for_a_box_with_nothing_to_lose(world: World) -> None:
     assert world.look(0) == []
 
 
@@ -532,7 +532,7 @@ def test_down_also_checks_second_trees_and_trees_of_unknown_repositories(world: 
     user.place = aside.rename(world.repository.root)
 
 
-def test_pulled_results_are_still_safe_after_a_box_was_forgotten_and_set_up(world: World) -> None:
+def test_down_still_finds_pulled_results_safe_after_forget_and_another_setup(world: World) -> None:
     assert world.look(0) == []
     world.user.run("boxes", "--forget", "local").must(0)
     assert "nothing of them is here" not in world.user.run("setup", *LOCAL).must(0).err

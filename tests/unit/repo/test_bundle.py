@@ -71,7 +71,7 @@ def test_a_git_url_ref_may_be_a_branch_a_tag_or_a_commit(
 
 
 @pytest.mark.slow
-def test_a_box_asks_the_git_host_only_for_commits_it_may_lack(
+def test_a_bundle_for_a_box_has_only_commits_it_lacks_and_known_refs_ask_no_git_host(
     server: GitServer, repo: SampleRepository, tmp_path: Path
 ) -> None:
     last, file = repo.git("rev-parse", "HEAD").strip(), tmp_path / "bundle"

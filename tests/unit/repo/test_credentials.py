@@ -81,7 +81,7 @@ def test_file_names_of_credentials_are_recognized_and_harmless_file_names_are_no
     assert [name for name in HARMLESS_NAMES if credential_by_name(name)] == []
 
 
-def test_a_token_in_a_file_is_recognized_and_text_that_resembles_a_token_is_not() -> None:
+def test_each_kind_of_token_in_a_file_counts_as_a_credential_but_no_similar_text() -> None:
     later = b"import os\n" * 1000
     for name, token in TOKENS.items():
         assert credential_by_content(name, token.encode()), name

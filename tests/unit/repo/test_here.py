@@ -19,7 +19,7 @@ from tests.unit.repo.repositories import SampleRepository
 New = Callable[..., SampleRepository]
 
 
-def test_an_ordinary_repository_is_read_with_its_commit_name_and_identity(
+def test_reading_a_repository_gives_commit_branch_remote_without_password_and_git_user(
     repo: SampleRepository, untouched: Callable[[], None]
 ) -> None:
     repo.git("remote", "add", "origin", "https://me:s3cret@github.com/me/homework.git")
@@ -164,7 +164,9 @@ def test_a_git_ref_may_be_a_branch_a_tag_or_a_commit_or_relative(repo: SampleRep
         assert (here.branch, here.asked) == (None, ref)
 
 
-def test_a_git_ref_may_be_a_branch_only_origin_has(repo: SampleRepository, tmp_path: Path) -> None:
+def test_git_ref_can_name_a_branch_that_only_origin_has(
+    repo: SampleRepository, tmp_path: Path
+) -> None:
     repo.git("branch", "remote-only")
     repo.git("clone", "-q", ".", str(tmp_path / "clone"))
     assert read_repository(tmp_path / "clone", "remote-only").commit == repo.git(
@@ -212,7 +214,9 @@ def test_the_git_identity_of_the_repository_wins_over_the_users(repo: SampleRepo
     assert (here.identity_name, here.identity_email) == ("Me Myself", "work@example.org")
 
 
-def test_without_a_git_identity_no_name_is_sent(repo: SampleRepository, home: Path) -> None:
+def test_without_a_git_user_name_none_is_sent_to_the_box(
+    repo: SampleRepository, home: Path
+) -> None:
     (home / ".gitconfig").unlink()
     here = read_repository(repo.root)
     assert (here.identity_name, here.identity_email) == (None, None)
@@ -242,7 +246,9 @@ def test_a_remote_url_shortened_by_insteadof_is_written_out(repo: SampleReposito
     assert read_repository(repo.root).url == "https://github.com/Me/x"
 
 
-def test_two_clones_of_one_remote_share_a_usual_identity(repo: SampleRepository, new: New) -> None:
+def test_two_clones_get_the_same_usual_id_by_https_or_ssh_address_of_one_remote(
+    repo: SampleRepository, new: New
+) -> None:
     other = new("copy")
     other.commit(a="1")
     repo.git("remote", "add", "origin", "git@github.com:me/x.git")
@@ -281,7 +287,7 @@ def test_ctrl_c_during_cleanup_still_removes_the_temporary_git_folder(
     assert not folder.exists()
 
 
-def test_settings_in_files_that_the_git_config_includes_are_used(
+def test_git_email_and_upstream_come_also_from_files_that_the_git_config_includes(
     repo: SampleRepository, home: Path
 ) -> None:
     """Settings of the repository and of the user, with the files that they include."""
@@ -307,7 +313,9 @@ def test_control_characters_in_a_git_user_name_or_branch_are_removed(
     assert here.branch is None
 
 
-def test_a_checkout_of_boxstrap_is_recognized_by_name_and_package(repo: SampleRepository) -> None:
+def test_only_a_folder_with_boxstraps_project_name_and_package_counts_as_its_checkout(
+    repo: SampleRepository,
+) -> None:
     assert not is_boxstrap_checkout(read_repository(repo.root))
     repo.write("pyproject.toml", '[project]\nname = "boxstrap"\n')
     assert not is_boxstrap_checkout(read_repository(repo.root)), (

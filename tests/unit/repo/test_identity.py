@@ -19,7 +19,7 @@ New = Callable[..., SampleRepository]
 URL = "https://example.org/me/x.git"
 
 
-def test_a_repository_keeps_its_identity_when_a_remote_is_added(repo: SampleRepository) -> None:
+def test_adding_a_remote_does_not_change_the_id_of_a_repository(repo: SampleRepository) -> None:
     before = read_repository(repo.root)
     assert before.key == before.usual_key
     repo.git("remote", "add", "origin", URL)
@@ -28,7 +28,9 @@ def test_a_repository_keeps_its_identity_when_a_remote_is_added(repo: SampleRepo
     assert after.usual_key != before.key
 
 
-def test_the_root_commit_of_a_repository_is_that_of_its_main_line(repo: SampleRepository) -> None:
+def test_the_root_commit_of_merged_unrelated_histories_is_that_of_the_first_parents(
+    repo: SampleRepository,
+) -> None:
     first = repo.git("rev-parse", "HEAD")
     repo.git("checkout", "-q", "--orphan", "pages")
     repo.commit("Pages")
@@ -93,7 +95,7 @@ def test_a_repository_cloned_again_into_its_folder_keeps_its_identity(
         )
 
 
-def test_a_moved_repository_keeps_its_identity_though_its_old_folder_has_another(
+def test_a_moved_repository_has_the_same_id_though_a_new_one_is_in_its_old_folder(
     repo: SampleRepository, new: New, tmp_path: Path
 ) -> None:
     key = read_repository(repo.root).key
@@ -118,7 +120,7 @@ def test_a_shallow_clone_keeps_its_identity_when_its_history_is_completed(
     assert after.root_commit == read_repository(repo.root).root_commit
 
 
-def test_a_mirror_of_a_repository_does_not_take_over_its_identity(
+def test_a_local_mirror_with_the_same_git_files_leaves_the_id_of_a_repository_unchanged(
     repo: SampleRepository, tmp_path: Path
 ) -> None:
     repo.git("remote", "add", "origin", URL)
@@ -150,7 +152,7 @@ def test_a_known_repository_is_identified_without_running_git(
     assert local.current(repo.root) == (here.key, here.root_commit)
 
 
-def test_a_repository_that_another_user_may_have_planted_is_not_opened(
+def test_a_repository_in_another_users_folder_is_called_unread_and_git_not_run(
     repo: SampleRepository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read_repository(repo.root)
@@ -160,7 +162,7 @@ def test_a_repository_that_another_user_may_have_planted_is_not_opened(
 
 
 @pytest.mark.parametrize("broken", ["", "{", "[]", '{"id": 3}', '{"id": "x"}', "\0"])
-def test_a_damaged_repository_record_is_replaced_with_the_same_identity(
+def test_a_repository_with_a_damaged_record_here_still_has_the_same_id(
     repo: SampleRepository, broken: str
 ) -> None:
     before = read_repository(repo.root)

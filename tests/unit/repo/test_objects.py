@@ -99,7 +99,7 @@ def test_the_whole_history_of_a_commit_is_sent_to_a_new_box(
     assert stream.objects_done == stream.objects_total == 7
 
 
-def test_only_git_objects_that_the_box_lacks_are_sent(
+def test_setup_sends_three_git_objects_under_1_kb_for_a_line_added_to_a_big_file(
     repo: SampleRepository, store: ObjectStore
 ) -> None:
     text = "".join(f"line {number}\n" for number in range(20_000))
@@ -187,7 +187,7 @@ def part(repo: SampleRepository, tmp_path: Path) -> SampleRepository:
     return SampleRepository(made)
 
 
-def test_a_partial_clone_sends_its_commit_with_the_objects_it_has(
+def test_the_box_gets_the_newest_commit_of_a_partial_clone_without_its_history(
     part: SampleRepository, store: ObjectStore
 ) -> None:
     here = read_repository(part.root)
@@ -247,7 +247,7 @@ def test_commits_of_a_worktree_detached_or_bare_repository_are_sent(
     assert list(store.refs().values()) == [here.commit]
 
 
-def test_git_pack_settings_of_the_user_do_not_change_what_is_sent(
+def test_a_commit_arrives_whole_whatever_pack_settings_the_users_git_has(
     repo: SampleRepository, store: ObjectStore
 ) -> None:
     for setting in ("pack.packSizeLimit=1m", "pack.threads=1", "pack.writeReverseIndex=true"):
@@ -325,7 +325,9 @@ def test_ending_a_send_of_git_objects_does_not_wait_for_a_busy_git(
     assert not children() - before
 
 
-def test_sending_git_objects_closed_by_another_thread_is_an_error(repo: SampleRepository) -> None:
+def test_closing_a_send_of_git_objects_from_another_thread_raises_an_error_in_it(
+    repo: SampleRepository,
+) -> None:
     repo.commit("Big", big=noise(8_000_000))
     before = children()
     stream = ObjectStream(read_repository(repo.root))
@@ -414,7 +416,7 @@ class CountedPackers:
         return [ObjectStream(here, share=self.share) for _ in range(count)]
 
 
-def test_boxes_that_have_the_same_commits_are_sent_one_shared_pack(
+def test_one_git_pack_is_made_for_all_boxes_that_have_the_same_commits(
     repo: SampleRepository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repo.commit("Big", big=noise(3_000_000).hex())
@@ -464,7 +466,7 @@ def test_a_damaged_repository_stops_the_sending_of_commits_to_every_box(
     assert len(counted.packers) == 1
 
 
-def test_of_commits_a_box_names_only_those_known_here_are_used(repo: SampleRepository) -> None:
+def test_commits_named_by_a_box_that_are_unknown_here_are_ignored(repo: SampleRepository) -> None:
     first = repo.git("rev-parse", "HEAD")
     tree = repo.git("rev-parse", "HEAD^{tree}")
     second = repo.commit("Second", a="1")
@@ -474,7 +476,7 @@ def test_of_commits_a_box_names_only_those_known_here_are_used(repo: SampleRepos
     assert have_locally(here, []) == []
 
 
-def test_a_box_that_names_a_commit_without_a_full_id_is_sent_no_objects(
+def test_a_box_that_names_a_git_option_as_a_commit_gets_an_error_and_no_objects(
     repo: SampleRepository,
 ) -> None:
     with pytest.raises(ValueError, match="full id"):

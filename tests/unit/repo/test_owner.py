@@ -24,7 +24,7 @@ def give(root: Path, owner: int = STRANGER) -> None:
             os.lchown(place, owner, owner)
 
 
-def test_a_file_owned_by_another_user_is_recognized_except_for_sudos_caller(
+def test_a_file_counts_as_another_users_unless_the_owner_called_sudo(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "file"
@@ -70,7 +70,7 @@ def test_a_git_file_that_leads_to_another_users_git_folder_is_refused(
         read_repository(tmp_path / "mine")
 
 
-def test_the_configuration_of_another_users_repository_is_not_read(repo: SampleRepository) -> None:
+def test_another_users_repository_is_refused_with_its_config_unread(repo: SampleRepository) -> None:
     (repo.root / ".git" / "config").write_text("this is no configuration\n[")
     give(repo.root)
     with pytest.raises(UsageError, match="belongs to another user"):
@@ -113,7 +113,7 @@ def test_a_safe_directory_in_the_users_git_config_allows_another_users_repositor
             read_repository(repo.root)
 
 
-def test_a_safe_directory_in_the_repositorys_own_config_does_not_count(
+def test_another_users_repository_is_refused_though_its_own_config_calls_it_safe(
     repo: SampleRepository, new: Callable[..., SampleRepository], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = new("other")

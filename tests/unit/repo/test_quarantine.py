@@ -89,7 +89,7 @@ def test_sound_git_objects_from_a_box_are_stored_and_no_other_file_is_written(
     assert (len(packs), files - set(packs)) == (2, {"edits"})
 
 
-def test_a_shallow_clone_gets_a_commit_that_a_box_made_on_its_oldest_commit(
+def test_sync_back_brings_a_commit_made_on_a_box_into_a_shallow_clone(
     repo: SampleRepository, tmp_path: Path
 ) -> None:
     repo.commit(a="2")
@@ -159,7 +159,9 @@ WRONG = {
 }
 
 
-def test_objects_from_a_box_that_lack_their_parents_are_refused(repo: SampleRepository) -> None:
+def test_sync_back_refuses_a_commit_of_a_box_whose_parent_is_incomplete(
+    repo: SampleRepository,
+) -> None:
     parent = commit(name_of("tree", b"never there"))
     arguments = ("hash-object", "-t", "commit", "-w", "--literally", "--stdin")
     parent_id = repo.git(*arguments, stdin=parent)
@@ -311,7 +313,7 @@ def test_a_quarantine_folder_removed_by_another_sync_is_no_error(repo: SampleRep
         shutil.rmtree(cleared._folder)
 
 
-def test_a_pack_from_a_box_that_cannot_be_copied_leaves_no_file(tmp_path: Path) -> None:
+def test_a_failed_copy_of_a_pack_from_a_box_leaves_no_file_behind(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         quarantine._add(tmp_path / "gone.pack", tmp_path / "pack")
     assert not list((tmp_path / "pack").iterdir())

@@ -155,7 +155,7 @@ def test_a_snapshot_counts_modified_new_and_deleted_files(repo: SampleRepository
     assert take(repo) == found
 
 
-def test_a_snapshot_has_the_same_content_id_as_a_later_commit_of_the_same_files(
+def test_a_snapshot_and_a_later_commit_of_the_same_files_have_one_content_id(
     repo: SampleRepository,
 ) -> None:
     repo.write("train.py", "print(2)\n")
@@ -168,7 +168,9 @@ def test_a_snapshot_has_the_same_content_id_as_a_later_commit_of_the_same_files(
     assert take(repo).content == before.content
 
 
-def test_a_snapshot_ignores_a_staged_edit_that_was_undone(repo: SampleRepository) -> None:
+def test_a_snapshot_has_the_files_as_they_are_now_and_no_staged_edit_undone_since(
+    repo: SampleRepository,
+) -> None:
     """Only the content of the working tree counts."""
     repo.write("train.py", "print(2)\n")
     repo.git("add", "train.py")
@@ -194,7 +196,7 @@ def test_line_ends_that_git_converts_are_no_change_in_a_snapshot_and_sent_as_the
     assert found.tree != read_repository(repo.root).tree
 
 
-def test_a_snapshot_of_a_file_with_git_encoding_has_no_change(repo: SampleRepository) -> None:
+def test_a_snapshot_reports_no_change_for_a_committed_utf_16_file(repo: SampleRepository) -> None:
     repo.commit(**{".gitattributes": "*.txt working-tree-encoding=UTF-16LE\n"})
     repo.write("a.txt", "größe\n".encode("utf-16le"))
     repo.commit()
@@ -232,7 +234,9 @@ def test_taking_a_snapshot_never_runs_a_git_filter(crypt: SampleRepository, home
     assert not (home / "ran").read_text(), "a filter ran"
 
 
-def test_a_file_that_one_snapshot_lacks_is_sent_with_the_next(repo: SampleRepository) -> None:
+def test_a_file_missing_in_one_snapshot_and_back_again_is_in_the_next(
+    repo: SampleRepository,
+) -> None:
     """Git lists a tracked file whether or not it is there, so the two looks seemed alike."""
     file, aside = repo.root / "train.py", repo.root.parent / "aside"
     file.rename(aside)
@@ -245,7 +249,9 @@ def test_a_file_that_one_snapshot_lacks_is_sent_with_the_next(repo: SampleReposi
     assert take_snapshot(read_repository(repo.root)).tree == found.tree
 
 
-def test_an_lfs_file_is_sent_as_it_lies_in_the_working_tree(repo: SampleRepository) -> None:
+def test_an_lfs_file_is_sent_as_it_is_here_and_named_if_only_a_pointer(
+    repo: SampleRepository,
+) -> None:
     pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 1\n"
     repo.commit(**{".gitattributes": "*.pt filter=lfs\n", "a.pt": pointer, "b.pt": pointer})
     repo.git("config", "filter.lfs.clean", "false")
@@ -359,7 +365,7 @@ def test_a_submodule_whose_folder_is_gone_counts_as_deleted(
     assert found.id != found.commit
 
 
-def test_a_submodule_that_leads_to_another_repository_is_left_out(
+def test_a_submodule_whose_git_file_leads_elsewhere_is_not_sent_and_is_named(
     with_submodule: SampleRepository, new: New
 ) -> None:
     """A hostile repository may point a submodule at another repository on this machine."""
@@ -409,7 +415,9 @@ def test_the_snapshot_of_a_bare_repository_is_its_commit(
 # The store
 
 
-def test_a_store_of_snapshots_is_private_to_the_user(repo: SampleRepository, stores: Path) -> None:
+def test_other_users_can_not_enter_the_folder_of_snapshots(
+    repo: SampleRepository, stores: Path
+) -> None:
     repo.write("new")
     found = take(repo)
     (folder,) = stores.glob("homework-*/")
@@ -436,7 +444,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_store_of_snapshots_is_made_again(
+def test_a_snapshot_is_the_same_after_its_damaged_store_was_replaced(
     repo: SampleRepository, stores: Path, damage: str, tmp_path: Path
 ) -> None:
     repo.write("train.py", "print(2)\n")

@@ -54,7 +54,7 @@ def test_tags_of_the_history_are_sent_to_the_box_also_annotated_tags(
 
 
 @pytest.mark.slow
-def test_of_thousands_of_tags_only_the_newest_and_nearest_are_sent(
+def test_of_thousands_of_tags_at_most_40_are_sent_with_the_one_git_describe_finds(
     repo: SampleRepository,
 ) -> None:
     repo.git("tag", "-a", "v0.1", "-m", "The only one that is annotated")

@@ -39,7 +39,7 @@ from bootstrap.value import document
         ("ssh://git@ssh.github.com:443/me/x", UrlKind.SSH, "https://github.com/me/x", "x"),
     ],
 )
-def test_an_accepted_git_url_has_a_kind_an_https_form_and_a_repository_name(
+def test_each_valid_git_url_gives_its_scheme_https_form_and_repository_name(
     url: str, kind: UrlKind, https: str, name: str
 ) -> None:
     assert check_url(url) is kind
@@ -162,7 +162,7 @@ secrets = words.map(lambda word: f"s3cret{word}")
 
 
 @given(hosts, paths, words, secrets, st.sampled_from(["https", "http", "ssh"]))
-def test_a_valid_git_url_keeps_all_but_its_credential(
+def test_removing_the_password_from_a_git_url_leaves_scheme_host_and_path(
     host: str, path: str, user: str, secret: str, scheme: str
 ) -> None:
     url = f"{scheme}://{user}:{secret}@{host}/{path}"
@@ -245,6 +245,8 @@ def test_a_full_disk_under_a_git_mirror_is_not_reported_as_a_wrong_url(
         ('a"b', 'a"b'),
     ],
 )
-def test_a_file_name_quoted_by_git_is_read_as_it_is(quoted: str, name: str) -> None:
+def test_a_file_name_that_git_prints_with_quotes_and_escapes_is_decoded(
+    quoted: str, name: str
+) -> None:
     assert unquoted(quoted) == name
     assert shown(name).isprintable()

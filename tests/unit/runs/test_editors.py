@@ -50,7 +50,7 @@ def test_links_to_open_an_editor_quote_the_path_and_encode_capitals() -> None:
         ({"free": ["500000"]}, "disk"),
     ],
 )
-def test_code_reports_each_requirement_of_an_editor_that_a_box_lacks(
+def test_the_code_command_names_what_a_box_lacks_to_run_the_editors_server(
     change: dict[str, list[str] | None], code: str
 ) -> None:
     assert lacks(WELL, forwards=True) == []
@@ -58,7 +58,7 @@ def test_code_reports_each_requirement_of_an_editor_that_a_box_lacks(
     assert [lack.code for lack in lacks(facts, forwards=True)] == [code]
 
 
-def test_a_box_that_forbids_forwarding_or_sends_nonsense_is_reported_unfit_for_an_editor() -> None:
+def test_the_code_command_says_if_a_box_forbids_forwarding_or_its_answer_is_nonsense() -> None:
     assert [lack.code for lack in lacks(WELL, forwards=False)] == ["forwarding"]
     odd = {"libc": ["glibc ." + "9" * 5000], "kernel": ["\u0661.2"], "free": ["-1"]}
     assert {lack.code for lack in lacks(odd, forwards=True)} == {"libstdc++", "bash", "tar", "curl"}
@@ -73,7 +73,7 @@ def test_the_python_path_in_editor_settings_is_relative_only_inside_the_project(
     assert neighbour["python.defaultInterpreterPath",] == "/workspace/hw2/.venv/bin/python"
 
 
-def test_code_merges_editor_settings_on_a_box_and_keeps_values_of_the_user() -> None:
+def test_the_code_command_adds_editor_settings_on_a_box_without_changing_the_users() -> None:
     want = wanted_extensions("/w/.venv", "/w")
     text, kept = merged_settings(EditorState({}), want, {})
     assert not kept
@@ -134,7 +134,7 @@ def test_code_warns_of_unreadable_editor_settings_and_changes_nothing(own_home: 
         assert path.read_bytes() == broken
 
 
-def test_the_path_of_editor_settings_follows_the_platform(
+def test_the_path_of_an_editors_settings_is_right_on_linux_windows_and_macos(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     env = {"HOME": "/home/me"}
@@ -148,14 +148,14 @@ def test_the_path_of_editor_settings_follows_the_platform(
     assert str(mac) == "/home/me/Library/Application Support/Cursor/User/settings.json"
 
 
-def test_no_two_supported_editors_share_a_title_scheme_or_folder() -> None:
+def test_each_supported_editor_has_its_own_title_url_scheme_and_folders() -> None:
     for name, editor in EDITORS.items():
         assert editor.name == name
     for attribute in ("title", "scheme", "config", "server"):
         assert len({getattr(editor, attribute) for editor in EDITORS.values()}) == len(EDITORS)
 
 
-def test_editor_facts_sent_by_a_hostile_box_are_cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_editor_settings_sent_by_a_box_are_cut_after_1_mb(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = b"libc\tglibc \x1b[31m2.36\nsum\t1 2\nsettings\n" + b"x" * 3_000_000
     monkeypatch.setattr(editors, "run_script", lambda *a, **k: answer)
     found = editors.read_editor_state(None, CODE, "/p")  # type: ignore[arg-type]

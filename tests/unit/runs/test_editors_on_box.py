@@ -20,7 +20,7 @@ def wire() -> Iterator[LocalWire]:
     made.close()
 
 
-def test_the_editor_query_reports_libc_tools_and_disk_and_writes_nothing(
+def test_asking_a_box_if_it_suits_an_editor_writes_no_file_and_gives_libc_tools_and_disk(
     wire: LocalWire, own_home: Path
 ) -> None:
     found = read_editor_state(wire, CODE, "/bin/sh")

@@ -89,12 +89,12 @@ def test_an_item_is_appended_to_a_list_of_editor_settings_only_once() -> None:
         "<<<<<<< HEAD\n{}",
     ],
 )
-def test_broken_editor_settings_raise_an_error_and_are_not_changed(broken: str) -> None:
+def test_adding_a_key_to_broken_editor_settings_raises_an_error(broken: str) -> None:
     with pytest.raises(JsoncError):
         with_value(broken, ("k",), 1)
 
 
-def test_editor_settings_with_a_value_of_another_type_raise_an_error_unchanged() -> None:
+def test_adding_a_key_below_an_editor_setting_that_is_no_object_raises_an_error() -> None:
     for text in ('{"k": 1}', '{"k": null}', '{"k": [1]}', "[1]", "1"):
         with pytest.raises(JsoncError):
             with_value(text, ("k", "n"), 1)

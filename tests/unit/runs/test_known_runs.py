@@ -23,7 +23,7 @@ RUN = Run(
 
 
 @pytest.mark.parametrize("every", [True, False])
-def test_the_age_of_a_runs_state_counts_from_its_last_reading_by_the_clock_of_its_box(
+def test_the_age_of_a_runs_state_counts_from_when_that_run_was_last_read_on_its_box(
     monkeypatch: pytest.MonkeyPatch, every: bool
 ) -> None:
     """The box's clock is 100 s ahead. A contact that looked at another run alone doesn't count."""
@@ -80,7 +80,7 @@ def test_a_run_that_was_pulled_after_its_end_is_not_listed_as_running_on_its_box
     assert [one.run.state for one in known_on(box)] == ["finished"]
 
 
-def test_runs_says_where_results_are_by_the_last_report_of_a_box(tmp_path: Path) -> None:
+def test_runs_says_that_a_run_has_no_results_if_its_box_last_said_so(tmp_path: Path) -> None:
     box = save_box(KnownBox("gpu", "root@203.0.113.1:22", "203.0.113.1", seen=9_000.0))
     at_home._folder().mkdir(parents=True)
     note_seen(box, [RUN], str, box_time=9_000, results={"homework-1/train-1": "none"})
@@ -109,7 +109,7 @@ def test_a_log_that_was_pulled_before_its_run_ended_is_listed_as_partly_at_home(
         assert [known_runs._listed(one, False).log for one in known_on(box)] == [where]
 
 
-def test_runs_says_that_results_if_any_were_lost_with_a_destroyed_box() -> None:
+def test_runs_says_results_if_any_went_with_the_box_for_a_destroyed_box() -> None:
     kept = RunAtHome("gpu", 1.0, "root@203.0.113.1:22", RUN)
     row = run_rows(
         [ListedRun(kept, is_gone=True, results="lost", log="lost")], 9e3, None, every=False
@@ -117,7 +117,7 @@ def test_runs_says_that_results_if_any_were_lost_with_a_destroyed_box() -> None:
     assert "results, if any, went with the box, log went with the box" in row[0]
 
 
-def test_two_clones_that_share_a_tree_on_a_box_both_list_its_runs(tmp_path: Path) -> None:
+def test_a_pulled_run_is_listed_in_both_clones_that_share_its_tree_on_a_box(tmp_path: Path) -> None:
     """A pull in one of them took the run out of the other's list."""
     box = save_box(KnownBox("gpu", "root@203.0.113.1:22", "203.0.113.1"))
     for mine in ("first", "second"):
@@ -140,7 +140,7 @@ def test_an_unknown_host_name_suggests_the_known_box_of_a_similar_name() -> None
     [(["train-2"], "one"), (["train-3"], "two"), (["train-1"], ""), (["train-9"], ""),
      (["train-2", "homework-1/train-2"], "one"), (["train-2", "train-3"], ""), (["other"], "")],
 )  # fmt: skip
-def test_a_run_name_leads_to_the_only_known_box_with_such_a_run(
+def test_without_host_a_run_name_chooses_the_only_known_box_that_has_such_a_run(
     names: list[str], box: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`other` is of another repository; a box that was given back doesn't count."""

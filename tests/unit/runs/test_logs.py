@@ -100,7 +100,7 @@ def finished(folder: Path, log: bytes, times: str | None = None, name: str = "tr
 
 
 @pytest.mark.slow
-def test_a_log_above_its_limit_loses_its_beginning_and_is_followed_to_the_end(
+def test_logs_follow_reads_to_the_end_a_log_whose_beginning_is_dropped_at_its_limit(
     tmp_path: Path, reader: MakeReader
 ) -> None:
     (tmp_path / "write.py").write_text(WRITES)
@@ -139,7 +139,7 @@ def test_a_log_above_its_limit_loses_its_beginning_and_is_followed_to_the_end(
         assert not late or since - gap - 2 < float(late.split()[0])
 
 
-def test_a_log_line_written_while_the_log_is_measured_gets_its_time_though_none_follows(
+def test_the_last_line_of_a_log_gets_a_time_though_written_while_its_size_was_read(
     tmp_path: Path,
 ) -> None:
     """A run that waited for its log to be cut waited for ever."""
@@ -182,7 +182,7 @@ time.sleep(2)
 """
 
 
-def test_a_log_that_its_command_empties_is_shown_from_its_new_start(tmp_path: Path) -> None:
+def test_a_log_emptied_by_its_command_gets_new_times_from_its_first_byte(tmp_path: Path) -> None:
     (tmp_path / "empties.py").write_text(EMPTIES)
     log = tmp_path / ".boxstrap/runs/homework/train-1/log"
     run, env = make_run(tmp_path, f"{sys.executable} empties.py {log}")
@@ -192,7 +192,7 @@ def test_a_log_that_its_command_empties_is_shown_from_its_new_start(tmp_path: Pa
     assert times == [0, 6]
 
 
-def test_logs_follow_that_begins_beyond_the_end_of_a_log_waits_at_its_end(
+def test_logs_follow_from_beyond_the_end_of_a_log_prints_nothing_and_goes_to_its_end(
     tmp_path: Path, reader: MakeReader
 ) -> None:
     finished(tmp_path, bytes(98304) + b"x" * 5000 + b"\nlast\n", "1 90000\n2 103310\n")
@@ -235,7 +235,7 @@ LOG = b"one\ntwo\nthree\nfour\n"
         ("", 50, 0),
     ],
 )
-def test_logs_since_a_time_begin_at_a_line_start_and_leave_no_line_out(
+def test_logs_since_a_time_begins_with_the_first_whole_line_of_that_time_or_earlier(
     times: str, since: int, at: int, tmp_path: Path
 ) -> None:
     with closing(RunLog(f"{finished(tmp_path, LOG, times)}/log")) as log:
@@ -290,7 +290,7 @@ def test_logs_finds_the_last_lines_of_a_long_log(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("pattern", "count"), [("number 7", 3), ("^first", 3), ("9 x+$", 400)])
-def test_logs_with_grep_finds_the_last_matching_lines_of_a_long_log(
+def test_logs_with_grep_prints_the_last_matching_lines_of_a_log_of_90000_lines(
     pattern: str, count: int, tmp_path: Path, reader: MakeReader
 ) -> None:
     lines = ["first\n", *(f"number {number} {'x' * 90}\n" for number in range(90_000))]

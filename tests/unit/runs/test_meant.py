@@ -123,7 +123,7 @@ def test_the_table_of_commands_without_host_lists_every_command() -> None:
 
 
 @pytest.mark.parametrize("task", TABLE)
-def test_each_command_without_host_goes_to_the_box_that_the_docs_say(
+def test_each_command_without_host_connects_to_the_box_of_the_table_in_the_docs(
     task: str, world: ThreeBoxes
 ) -> None:
     for place, meant in TABLE[task].items():
@@ -181,14 +181,14 @@ def test_setup_on_a_terminal_asks_for_the_box_where_the_repository_has_none(
     assert called == {"b" if answer == "b" else "a"}
 
 
-def test_a_box_set_up_by_a_profile_of_another_repository_belongs_to_both() -> None:
+def test_a_box_set_up_with_option_repo_belongs_to_that_repository_and_the_current_one() -> None:
     box = KnownBox("a", "a").using("named-00000001", stood_in="here-00000002", workdir="/work")
     assert box.of("named-00000001") == box.of("here-00000002") == box.last
     assert box.workdir_of("here-00000002") == "/work"
     assert box.of("other-00000003") is box.of("") is None
 
 
-def test_a_box_that_claims_to_have_runs_of_a_repository_is_not_chosen_without_host(
+def test_without_host_no_box_is_chosen_that_merely_claims_to_have_runs_of_the_repository(
     world: ThreeBoxes,
 ) -> None:
     """A box is told the repository of each command that asks it, and may say that it has runs."""
@@ -203,7 +203,7 @@ def test_a_box_that_claims_to_have_runs_of_a_repository_is_not_chosen_without_ho
     assert world.typed("exec", "one")[1] == set()
 
 
-def test_plan_does_not_make_a_box_one_of_the_repository(user: User) -> None:
+def test_a_box_belongs_to_the_repository_after_setup_but_not_after_plan_alone(user: User) -> None:
     seem_set_up(user, "box").repository()
     options = ("--host", "local", "--set", f"box.workdir={user.home}/box")
     user.run("plan", *options).must(0)

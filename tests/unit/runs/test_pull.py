@@ -37,7 +37,7 @@ def a_pull(**parts: Any) -> Any:
     return one
 
 
-def test_pull_gives_up_on_a_box_that_keeps_sending_other_content_than_announced(
+def test_pull_stops_after_some_rounds_if_a_box_sends_other_content_than_announced(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A box that sends other content than it announces would otherwise be asked forever."""
@@ -111,7 +111,7 @@ def test_a_pulled_file_that_was_changed_at_home_is_reported_as_not_pulled(*, is_
         (["waiting"], None, True, ""),
     ],
 )
-def test_pull_without_a_run_name_means_a_begun_run_before_a_newer_queued_run(
+def test_pull_without_a_run_name_takes_the_newest_begun_run_and_no_queued_one(
     states: list[Any], named: str | None, watch: bool, meant: str
 ) -> None:
     runs = [

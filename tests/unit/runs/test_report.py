@@ -82,7 +82,7 @@ def curves(history: RunHistory) -> Mapping[str, MetricCurve]:
     return {curve.name: curve for curve in history.curves}
 
 
-def test_metric_curves_are_read_from_the_log_on_the_box(lay: Lay) -> None:
+def test_the_values_of_each_metric_in_a_log_on_the_box_become_a_curve_by_step(lay: Lay) -> None:
     lines = [f"step {n} loss {1 / (n + 1):.5f} lr=1e-3\n" for n in range(50)]
     bars = "step 50 loss nan\rstep 51 lr=1e-3\r\n"  # a progress bar's lines
     found = curves(lay("start\n" + "".join(lines) + bars))
@@ -160,7 +160,7 @@ def test_report_skips_the_dropped_part_of_a_log_without_reading(lay: Lay, tmp_pa
     assert [value for _, value in again.curves[0].points] == [7.0] * 9
 
 
-def test_a_report_has_the_samples_setup_and_results_of_its_own_run(
+def test_a_report_shows_gpu_samples_setup_and_results_of_no_other_run(
     lay: Lay, tmp_path: Path
 ) -> None:
     setups = tmp_path / ".boxstrap/setups"
@@ -227,7 +227,9 @@ def test_a_report_lists_the_uncommitted_changes_of_its_run(lay: Lay, tmp_path: P
     assert history.changes == ("1 0 new.py", "2 1 train.py")
 
 
-def test_report_refuses_a_senseless_answer_of_a_box(lay: Lay, tmp_path: Path) -> None:
+def test_report_raises_an_error_that_says_no_sense_at_a_senseless_answer_of_a_box(
+    lay: Lay, tmp_path: Path
+) -> None:
     (tmp_path / ".boxstrap/agent/bin").mkdir(parents=True)
     python = tmp_path / ".boxstrap/agent/bin/python"
     for answer, said in (
@@ -242,7 +244,9 @@ def test_report_refuses_a_senseless_answer_of_a_box(lay: Lay, tmp_path: Path) ->
             lay("")
 
 
-def test_a_secret_in_a_log_never_leaves_the_box_with_its_curves(lay: Lay, tmp_path: Path) -> None:
+def test_the_box_redacts_a_secret_in_the_name_of_a_metric_before_it_sends_curves(
+    lay: Lay, tmp_path: Path
+) -> None:
     (tmp_path / ".boxstrap/secrets").write_bytes(b"TOKEN=hunter22abc\0")
     (tmp_path / ".boxstrap/agent/bin").mkdir(parents=True)
     (tmp_path / ".boxstrap/agent/bin/python").symlink_to(
@@ -273,7 +277,7 @@ def curve(name: str, **more: Any) -> MetricCurve:
     return MetricCurve(name=name, axis="step", points=((0, 1), (9, 0.5)), **{"count": 2, **more})
 
 
-def test_the_report_plots_the_gpus_of_its_run() -> None:
+def test_the_report_plots_load_and_memory_of_only_the_gpus_assigned_to_its_run() -> None:
     history = RunHistory(samples=tuple(map(json.dumps, (HEAD, *SAMPLES))))
     head, rows = history.read_samples()
     plots = {plot.title: plot for plot in machine_plots(head, rows, RUN)}
@@ -404,7 +408,7 @@ def test_a_run_without_metrics_samples_or_results_still_has_a_report_page() -> N
     assert "not brought home yet: boxstrap pull --run train-1" in parsed(report_page(bare)).text
 
 
-def test_the_report_reads_results_from_the_pull_manifest_and_survives_a_damaged_one(
+def test_the_report_lists_results_of_the_pull_manifest_and_none_of_a_damaged_one(
     tmp_path: Path,
 ) -> None:
     file, place = tmp_path / MANIFEST, PullPlace(tmp_path)
@@ -420,7 +424,7 @@ def test_the_report_reads_results_from_the_pull_manifest_and_survives_a_damaged_
 EXTREMES = (0.0, 5e-324, 1e-300, 1e300, -1e300, 1.0, 1 + 2**-52, 0.3333333333333333, 1e15, 1e15 + 1)
 
 
-def test_a_report_plot_of_extreme_numbers_stays_within_its_picture() -> None:
+def test_no_point_of_a_report_plot_lies_outside_the_picture_even_for_extreme_numbers() -> None:
     pairs = [(0.3333333333333333, 0.33333333333333337), *itertools.permutations(EXTREMES, 2)]
     many = [[(a, 1.0), (b, 2.0)] for a, b in pairs] + [[(0.0, a), (1.0, b)] for a, b in pairs]
     for points, top in itertools.product([[], [(0, 0)], [(5, 3), (6, 3)], *many], (None, 100.0)):

@@ -27,7 +27,7 @@ def said(**values: object) -> str:
     return "server\t" + json.dumps({"port": 4000, "token": TOKEN, **values})
 
 
-def test_the_port_and_token_of_jupyter_or_tensorboard_are_read_from_the_box(
+def test_tunnel_takes_port_and_token_of_jupyter_or_tensorboard_from_the_boxs_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     found = told(monkeypatch, JUPYTER, "found\tyes", said(url="http://evil.example"))

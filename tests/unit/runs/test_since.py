@@ -27,7 +27,7 @@ NOW = datetime(2026, 11, 22, 14, 30, 10)
         ("2026-11-23 00:00", 0),
     ],
 )
-def test_a_since_option_may_be_a_duration_or_a_clock_time(text: str, ago: int) -> None:
+def test_the_since_option_takes_a_duration_or_a_clock_time(text: str, ago: int) -> None:
     assert seconds_ago(text, NOW) == ago
 
 

@@ -11,7 +11,9 @@ from bootstrap.boxes import Run
 from bootstrap.runs import run_end
 
 
-def test_stop_ends_queued_runs_before_running_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stop_all_ends_queued_runs_first_so_that_none_starts_when_a_running_one_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Otherwise it would start."""
     runs = [
         Run("homework", name, state, None, 0, "", "", "", 0, 0, "")

@@ -73,7 +73,7 @@ def test_top_gives_up_on_a_hanging_gpu_driver_of_a_box(monkeypatch: pytest.Monke
     os.wait()
 
 
-def test_top_recognizes_a_process_of_a_run_by_its_environment_variable() -> None:
+def test_top_finds_the_run_of_a_process_by_the_variable_boxstrap_run() -> None:
     mark = "/workspace/.boxstrap/runs/homework-01234567/train-2"
     run = subprocess.Popen(["sleep", "60"], env={"A": "b", "BOXSTRAP_RUN": mark})
     try:
@@ -87,7 +87,7 @@ def test_top_recognizes_a_process_of_a_run_by_its_environment_variable() -> None
 
 
 @pytest.mark.slow
-def test_the_first_sample_of_top_has_the_load_of_a_busy_cpu(tmp_path: Path) -> None:
+def test_the_first_sample_of_top_shows_a_cpu_load_above_0_on_a_busy_box(tmp_path: Path) -> None:
     command = [sys.executable, "-I", "-B", MAIN, "runs.top_stream", "--runs", str(tmp_path)]
     busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     top_there = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
