@@ -40,6 +40,8 @@ WHY: Mapping[str, str] = {
     "requirements": "new requirements",
     "command": "new command",
     "data": "its data changed",
+    "restarted": "the box was restarted",
+    "ran": "this work ran before, and is not begun again",
     "broken": "the check found it wrong",
     "new": "never done here",
     "asked": "asked for now",

@@ -30,6 +30,9 @@ class DataStep(BoxStep):
         rows = json.dumps(self.values.data, separators=(",", ":"))
         return quoted("v1", self.setup.tree.path, rows)
 
+    def what_changed(self, noted: str) -> str:  # noqa: ARG002 - settings and content are one text
+        return "data"
+
     @cached_property
     def _places(self) -> Places:
         return Places(Path(self.home), Path(self.setup.tree.path), Path(self.setup.folder))

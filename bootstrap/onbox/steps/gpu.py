@@ -23,6 +23,9 @@ class GpuStep(BoxStep):
     def inputs(self) -> str:
         return quoted("v1", self._order, identity(1))
 
+    def what_changed(self, noted: str) -> str:
+        return "restarted" if noted.startswith(quoted("v1", self._order)) else "changed"
+
     def check(self) -> bool:
         verdict = RunFolder(self.home).stat("gpu.json")
         is_same = lines_of(f"{self.home}/gpu.devices") == [_devices()]

@@ -144,6 +144,8 @@ class TrainStep(BoxStep):
         return super().is_left_alone() and own != self.setup.alive_run
 
     def what_changed(self, noted: str) -> str:  # noqa: ARG002 - it is a digest
+        if start.why_done(self.request):
+            return "ran"
         of_key = (run for run in runs_below(f"{self.home}/runs") if run.key == self.setup.tree.key)
         last = max(of_key, key=made_at, default=None)
         if not last or not self._has_content(last):

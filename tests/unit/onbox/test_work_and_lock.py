@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.onbox.quoted import quoted
 from bootstrap.onbox.runs import start
+from bootstrap.onbox.steps.gpu import GpuStep
 from bootstrap.onbox.steps.step import SetupFacts
 from bootstrap.onbox.steps.train import TrainStep
 from bootstrap.onbox.work.lock import take_lock
@@ -85,6 +87,25 @@ def test_setup_gives_snapshot_as_reason_if_files_changed_but_not_the_commit(
     for file, text in {"started": "0", "commit": "c1"}.items():
         (run / file).write_text(f"{text}\n")
     assert train(tmp_path, commit=of, content="c").what_changed("") == why
+
+
+def test_setup_says_that_work_which_ran_before_another_command_is_not_begun_again(
+    tmp_path: Path,
+) -> None:
+    step = train(tmp_path, content="c", command="x")
+    for name, work in (("a-1", step.work), ("b-1", "another")):
+        (tmp_path / f"runs/k/{name}").mkdir(parents=True)
+        for file, text in {"started": "0", "pid": DEAD, "exit": "0", "work": work}.items():
+            (tmp_path / f"runs/k/{name}" / file).write_text(f"{text}\n")
+    assert step.what_changed("another") == "ran"
+    assert train(tmp_path, content="c", command="y").what_changed("another") == "commit"
+
+
+def test_setup_says_of_the_gpu_that_the_box_was_restarted_or_that_the_order_changed() -> None:
+    step = GpuStep(SetupFacts({"values": ['{"gpu": {"count": 8}}']}))
+    noted = quoted("v1", '{"count":8}', "1 12 another-boot")
+    assert step.what_changed(noted) == "restarted"
+    assert step.what_changed(noted.replace("8", "4")) == "changed"
 
 
 def test_setup_ends_processes_of_a_killed_setup_before_it_begins(tmp_path: Path) -> None:
