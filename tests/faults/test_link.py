@@ -83,7 +83,7 @@ def assert_each_line_once(rented: Rented, done: Completed) -> None:
         assert done.err.count(f"{step:9}  start") <= 1, done.err
 
 
-def test_setup_notices_a_black_holed_link_at_each_step_and_the_box_continues_the_setup(
+def test_setup_says_lost_if_the_link_is_black_holed_at_any_step_and_the_box_goes_on(
     mirror_rig: Rig, shared_folder: Path, tmp_path: Path, faults: Faults, drawn: Drawn[str]
 ) -> None:
     def one(step: str) -> None:

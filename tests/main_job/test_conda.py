@@ -73,7 +73,7 @@ def alias(channel: Path, mirror_rig: Rig) -> Iterator[str]:
     server.server_close()
 
 
-def test_setup_keeps_a_conda_environment_when_the_changed_one_can_not_be_solved(
+def test_setup_leaves_the_conda_environment_unchanged_if_the_new_one_can_not_be_solved(
     rent: Rent, alias: str
 ) -> None:
     rented = rent("vast", used=True)
@@ -108,7 +108,7 @@ def test_setup_keeps_a_conda_environment_when_the_changed_one_can_not_be_solved(
     assert rented.box.exists(f"{PLACE}/pyvenv.cfg")
 
 
-def test_python_conda_works_on_a_bare_box_and_refuses_to_change_an_existing_environment(
+def test_python_conda_builds_on_a_bare_box_but_never_changes_an_existing_environment(
     rent: Rent, alias: str
 ) -> None:
     rented = rent("bare")

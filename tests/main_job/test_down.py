@@ -27,7 +27,7 @@ print("step 1", flush=True)
 """
 
 
-def test_down_is_refused_while_work_would_be_lost_and_then_destroys_the_box(
+def test_down_exits_with_9_while_work_would_be_lost_and_destroys_the_box_once_all_is_home(
     rent: Rent, account: SimulatedAccount
 ) -> None:
     rented = rent("vast", used=True)

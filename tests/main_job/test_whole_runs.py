@@ -54,7 +54,9 @@ def test_stop_also_ends_processes_of_a_run_that_detached_into_their_own_unix_ses
         assert (run["rc"], run["ended"]) == (143, "stop")
 
 
-def test_stop_ends_what_a_finished_run_left_and_by_its_cgroup_all_of_a_live_one(rent: Rent) -> None:
+def test_stop_ends_processes_left_by_a_finished_run_and_all_in_a_live_runs_cgroup(
+    rent: Rent,
+) -> None:
     rented = rent("vast", used=True)
     begin = "subprocess.Popen(['sleep', '700.2'], start_new_session=True)"
     train = f"import subprocess\n{begin}\nprint('step 1')\n"

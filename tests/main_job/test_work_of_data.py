@@ -157,7 +157,7 @@ def test_prepare_runs_again_when_pushed_or_shared_data_changed(user: User) -> No
     assert here.runs() == 4
 
 
-def test_setup_with_redo_prepare_repeats_it_but_is_refused_during_a_run(user: User) -> None:
+def test_setup_with_redo_prepare_runs_prepare_again_but_is_refused_during_a_run(user: User) -> None:
     here = Here(user, PREPARE + "train: {command: python train.py}\n")
     here.setup()
     again = here.setup("--redo", "prepare")

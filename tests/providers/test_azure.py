@@ -375,7 +375,9 @@ def test_an_azure_box_of_another_subscription_is_not_reported_as_gone(
         world.account.boxes()
 
 
-def test_an_azure_box_is_gone_only_once_its_machine_is_deleted(world: RentingWorld) -> None:
+def test_an_azure_box_being_deleted_is_reported_as_gone_only_when_its_machine_is(
+    world: RentingWorld,
+) -> None:
     box, _ = world.up()
     azure = world.simulation.own
     azure.machine_s, azure.delete_s = 60.0, 400.0

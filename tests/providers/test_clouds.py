@@ -255,7 +255,9 @@ def test_up_stops_after_one_refusal_that_every_other_offer_would_also_get(
     [("ec2", NONE_LEFT), ("gcp", STOCK_OUT), ("azure", f"{NO_ROOM}: Allocation failed")],
     indirect=["world"],
 )
-def test_up_keeps_a_stopped_cloud_box_it_can_not_start(world: RentingWorld, said: str) -> None:
+def test_up_does_not_destroy_a_stopped_cloud_box_that_it_can_not_start(
+    world: RentingWorld, said: str
+) -> None:
     box, _ = world.up()
     world.ours[0].state, world.ours[0].wakes = "stopped", "refused"
     with pytest.raises(UnreachableError, match=said):

@@ -439,7 +439,7 @@ def test_the_documented_ci_workflow_gives_its_ec2_box_back_after_three_hours(
     assert world.simulation.destroyed == [box.box_id for box in boxes] != []
 
 
-def test_a_refused_aws_key_is_reported_only_if_an_ec2_box_is_known_here(
+def test_boxes_all_names_a_refused_aws_key_only_if_an_ec2_box_is_known_here(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert [answer.provider.name for answer in ask_accounts().accounts] == ["ec2"]
@@ -466,7 +466,9 @@ def test_an_ec2_request_is_repeated_after_a_temporary_error(world: RentingWorld)
     patched.undo()
 
 
-def test_a_rental_record_without_a_spot_field_is_read_as_not_spot(world: RentingWorld) -> None:
+def test_a_rental_record_without_the_field_spot_means_a_box_that_is_not_spot(
+    world: RentingWorld,
+) -> None:
     import json
 
     box, _ = world.up(order=SPOT)

@@ -363,7 +363,9 @@ def test_guard_destroys_a_cluster_once_the_leases_of_all_its_boxes_are_over(
         assert all_boxes() == []
 
 
-def test_guard_on_a_full_disk_still_ends_a_box_past_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_guard_with_a_full_disk_here_still_stops_a_box_past_its_lease(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Also, a record that another command puts aside in the meantime is not created again."""
     lease = {"set": time.time() - 3 * HOUR, "seconds": HOUR, "held": "no-key"}
     known = KnownBox("box", "vast:1000", created=5.0, lease=lease)

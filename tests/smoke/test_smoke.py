@@ -144,7 +144,9 @@ def test_without_torch_or_cupy_the_verdict_lists_the_smoke_test_as_not_applicabl
     assert "NVML alone" in answer.read("smoke", None)
 
 
-def test_an_installed_torch_without_cuda_is_recognized_by_its_files(torch_python: Path) -> None:
+def test_the_files_of_an_installed_torch_tell_that_it_is_built_without_cuda(
+    torch_python: Path,
+) -> None:
     (site,) = (torch_python.parents[1] / "lib").glob("python3*/site-packages")
     found = torch_compat.after(torch_compat.CudaTarget((12, 4), ((8, 0),)), "auto", site)
     assert found is not None

@@ -358,7 +358,7 @@ def test_pull_gives_up_on_a_log_whose_dropped_part_never_stops_growing(
 
 
 @pytest.mark.parametrize("name", ["boxstrap-run", "boxstrap-run/log"])
-def test_nothing_is_written_through_a_symlink_in_a_results_folder(
+def test_nothing_is_written_by_pull_through_a_symlink_in_its_results_folder(
     there: There, name: str, tmp_path: Path
 ) -> None:
     there.write(b"hello\n")
@@ -450,7 +450,9 @@ def test_a_run_is_pulled_into_the_same_folder_after_its_box_is_renamed(
         assert folder.place == tmp_path / "boxstrap-run-2"
 
 
-def test_results_still_count_as_pulled_after_the_repository_was_moved(there: There) -> None:
+def test_after_a_move_of_the_repository_runs_and_down_still_find_its_pulled_results(
+    there: There,
+) -> None:
     there.write(results="out/\n")
     out = Path(there.box.home, "homework/out")
     out.mkdir(parents=True)

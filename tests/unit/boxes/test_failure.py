@@ -115,7 +115,7 @@ def test_a_gpu_memory_error_that_the_program_survived_is_not_the_reason_of_a_fai
         ("3 - - -", "the kernel killed 3 processes for memory while it ran"),
     ],
 )
-def test_a_run_that_the_kernel_killed_for_memory_is_reported_so_whatever_its_log_says(
+def test_a_run_killed_by_the_kernel_has_memory_as_its_reason_despite_a_logged_exception(
     noted: str, what: str
 ) -> None:
     failure = found(CRASH, killed_for_memory=noted)

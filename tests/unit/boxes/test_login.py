@@ -74,7 +74,7 @@ def test_an_unknown_host_or_login_option_starts_no_login_before_the_profile_is_r
 PINS = [f"x ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI{'A' * 42}{last}\n" for last in "AE"]
 
 
-def test_a_forgotten_box_that_shows_another_key_at_its_place_is_told_by_its_runs(
+def test_a_forgotten_box_with_a_new_host_key_gets_its_name_back_if_it_has_the_same_runs(
     user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Some boxes make new keys when they restart; another box at that place has other runs."""

@@ -141,7 +141,9 @@ def test_a_json_line_from_a_box_that_is_too_long_or_too_deep_is_dropped(line: by
         ("²", "no"),
     ],
 )
-def test_a_box_without_bash_or_with_old_bash_is_refused(bash: str, word: str | None) -> None:
+def test_setup_on_a_box_without_bash_or_with_an_old_one_raises_an_error(
+    bash: str, word: str | None
+) -> None:
     found = parse_probe(f"system\tLinux x86_64\nbash\t{bash}\n".encode())
     if word is None:
         probe_module._check_bash(found, "box")

@@ -209,7 +209,7 @@ def test_the_later_of_two_runs_begun_in_the_same_second_is_the_newest(
 
 
 @pytest.mark.parametrize("module", ["work/sync.py", "steps/run.py"])
-def test_a_box_set_up_by_an_older_boxstrap_is_reported_as_to_be_set_up(
+def test_sync_asks_for_a_setup_if_an_older_boxstrap_set_the_box_up(
     module: str, box_home: BoxHome, tmp_path: Path
 ) -> None:
     (box_home.path / "box/current/onbox" / module).unlink()

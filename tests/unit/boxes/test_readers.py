@@ -570,7 +570,7 @@ def test_the_error_on_overwritten_results_lists_no_row_with_a_nonsense_count_fro
     assert said.what.endswith("would be overwritten:")
 
 
-def test_what_is_at_risk_is_asked_again_where_the_answer_was_lost(
+def test_down_asks_a_box_again_which_files_would_be_lost_if_the_link_broke(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     risk = {"kind": "risk", "run": "train-1", "path": "models/", "files": 1, "bytes": 7}

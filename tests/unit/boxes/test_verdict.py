@@ -109,7 +109,9 @@ def test_a_verdict_with_keys_of_a_newer_version_reads_the_same_as_one_without_th
         {"seconds": float("inf")},
     ],
 )
-def test_a_verdict_document_with_invalid_values_is_refused(changes: dict[str, Any]) -> None:
+def test_a_verdict_document_with_invalid_values_gives_the_error_can_not_be_read(
+    changes: dict[str, Any],
+) -> None:
     with pytest.raises(BoxstrapError, match="can't be read"):
         read(**changes)
 

@@ -35,7 +35,7 @@ def all_reach(count: int = 8, way: Way = FAST) -> list[dict[int, dict[str, Way]]
     return [{to: {f"10.0.0.{to}": way} for to in ranks if to != own} for own in ranks]
 
 
-def test_nodes_with_equal_torch_and_packages_are_accepted() -> None:
+def test_run_on_nodes_finds_no_difference_if_torch_and_packages_are_equal() -> None:
     assert differences({name: node() for name in NAMES}) == []
 
 

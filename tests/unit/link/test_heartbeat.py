@@ -149,7 +149,9 @@ def test_a_silent_link_to_a_box_that_answers_stays_open(ssh_user: SshUser, relay
 
 
 @pytest.mark.usefixtures("alive")
-def test_a_slow_upload_to_a_box_keeps_its_link_alive(ssh_user: SshUser, server: Sshd) -> None:
+def test_a_slow_upload_to_a_box_is_not_mistaken_for_a_lost_link(
+    ssh_user: SshUser, server: Sshd
+) -> None:
     """On a slow link with full buffers answers are late, but something arrives."""
     listener = socket.create_server(("127.0.0.1", 0))
     ssh_user.write(f"Host far\n HostName 127.0.0.1\n Port {listener.getsockname()[1]}")

@@ -196,7 +196,7 @@ def test_a_known_box_on_a_new_port_keeps_its_pinned_key(ssh_user: SshUser, serve
 
 
 @pytest.mark.parametrize("lost", ["box.json", "known_hosts", "both are empty"])
-def test_a_known_box_that_lost_its_record_or_pin_is_refused_until_new_box_is_given(
+def test_a_login_to_a_box_whose_record_or_host_key_was_lost_needs_option_new_box(
     ssh_user: SshUser, server: Sshd, lost: str
 ) -> None:
     ssh_user.reach("box").close()

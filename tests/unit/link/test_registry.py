@@ -43,7 +43,7 @@ def test_a_new_box_is_named_by_its_alias_or_its_address_and_port(
     assert get_or_create(text, hostname, port).name == name
 
 
-def test_a_known_box_is_found_by_its_host_and_its_record_is_private() -> None:
+def test_a_known_box_is_found_by_address_or_alias_and_others_can_not_read_its_record() -> None:
     box = dataclasses.replace(get_or_create("root@1.2.3.4:22"), profile="vast", provider="vast")
     assert registry.find_known(parse_host("root@1.2.3.4:22")) is None
     record.save_box(box)

@@ -76,7 +76,7 @@ def test_torch_is_found_in_an_environment_whose_folder_name_has_brackets(
         ("v1 other \n", True, "changed"),
     ],
 )
-def test_a_step_says_why_it_runs_from_its_stamp_and_its_check(
+def test_a_setup_steps_reason_to_run_comes_from_its_record_and_its_check(
     stamp: str | None, check: bool | OSError, why: str, tmp_path: Path
 ) -> None:
     class SomeStep(BoxStep):
@@ -102,7 +102,7 @@ OF_ENVIRONMENTS = {"onbox/python/bytecode.py", "onbox/python/imports.py"}
 """They run on the training's Python, and compile nothing on one before 3.10."""
 
 
-def test_programs_of_the_box_call_nothing_that_python_3_8_lacks() -> None:
+def test_programs_sent_to_the_box_call_nothing_that_python_3_8_lacks() -> None:
     """A box whose system has that Python has its monitor and its steps in it."""
     own = {name: text for name, text in onbox_files().items() if name not in OF_ENVIRONMENTS}
     assert [name for name, text in own.items() if NEWER.search(text)] == []

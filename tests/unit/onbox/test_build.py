@@ -100,7 +100,9 @@ def test_setup_makes_an_environment_once_and_records_its_package_folder(place: B
     assert place.words() == [f"{install} --reinstall"]
 
 
-def test_packages_are_read_by_no_module_of_the_repository(place: BuildPlace) -> None:
+def test_a_glob_py_in_the_repository_is_not_imported_while_setup_lists_packages(
+    place: BuildPlace,
+) -> None:
     """The environment's Python runs in the repository's folder, which it searches first."""
     place.build({**REQUIRED, "glob.py": "raise SystemExit(3)\n"}).build()
     assert not (place.notes / "python.building").exists()

@@ -187,7 +187,7 @@ def compiled(file: Path) -> Path:
 
 
 @pytest.mark.parametrize("wheel", [".tmpA1", "archive-v0/x-Y"])
-def test_bytecode_compiled_during_a_download_equals_that_of_an_import(
+def test_bytecode_compiled_during_a_download_equals_what_python_writes_at_import(
     environment: Path, wheel: str
 ) -> None:
     fetched = fetched_into(environment)

@@ -320,7 +320,7 @@ def test_a_file_that_names_a_checkpoint_is_pulled_only_after_the_checkpoint(look
         ("out/step-5.pt", False),
     ],
 )
-def test_folder_names_of_known_frameworks_are_recognized_as_checkpoints(
+def test_a_folder_named_as_training_frameworks_name_checkpoints_counts_as_one(
     path: str, is_one: bool
 ) -> None:
     assert bool(checkpoints([path], live=True)) is is_one

@@ -100,7 +100,7 @@ def test_a_low_disk_report_names_the_five_largest_new_files(disk: Disk) -> None:
     assert low.files == tuple((f"out/step-{step}.pt", (1 << 20) + step) for step in (6, 5, 4, 3, 2))
 
 
-def test_the_disk_watch_continues_when_a_tree_is_deleted(disk: Disk) -> None:
+def test_deleting_a_tree_does_not_end_the_watch_on_the_boxs_disk(disk: Disk) -> None:
     disk.tree.rmdir()
     assert disk.after(10) is None
 

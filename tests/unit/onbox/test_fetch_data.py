@@ -593,7 +593,9 @@ def test_an_archive_of_an_unknown_format_is_refused_naming_the_format(
     assert words in said
 
 
-def test_data_without_a_file_name_is_named_as_the_server_says(box: BoxHere, server: DataServer):
+def test_data_from_a_url_without_a_file_name_gets_the_name_that_the_server_sends(
+    box: BoxHere, server: DataServer
+):
     server.add("files/12345", b"x")
     server.odd["Content-Disposition"] = 'attachment; filename="..\\\\corpus one.csv"'
     box.fetched({"from": server.url("files/12345"), "to": "set/"})

@@ -117,7 +117,9 @@ def test_verify_measures_a_slow_package_index_within_its_limit(index: IndexServe
     assert at_best(index, lambda mb_s: 0.6 < mb_s < 1.5)
 
 
-def test_verify_compares_the_clock_of_a_box_with_the_package_index(index: IndexServer) -> None:
+def test_verify_measures_how_far_the_clock_of_a_box_is_from_the_package_indexs(
+    index: IndexServer,
+) -> None:
     index.ahead = 7200
     facts, _ = told(index.url)
     assert facts["date"] == pytest.approx(7200, abs=60)

@@ -130,7 +130,9 @@ def test_a_full_disk_while_commits_are_copied_gives_disk_full_and_not_git_damage
     assert placed.files() == {"a": "1\n"}
 
 
-def test_an_update_of_a_tree_keeps_a_folder_made_a_symlink_on_the_box(placed: Placed) -> None:
+def test_updating_a_tree_does_not_replace_a_symlink_that_the_user_put_for_a_folder(
+    placed: Placed,
+) -> None:
     first = placed.state(a="1\n", data__x="1\n")
     second, third = placed.state(a="2\n"), placed.state(data__x="2\n")
     placed.place(first)
@@ -366,7 +368,7 @@ def test_a_shared_folder_in_a_second_tree_is_a_symlink_to_the_main_trees(placed:
         ("home", "homework", False),
     ],
 )
-def test_a_folder_beside_another_repositorys_is_told_once_and_a_new_name_is_none(
+def test_setup_says_own_folder_if_another_repository_has_the_usual_folder_name(
     placed: Placed, capsys: pytest.CaptureFixture[str], name: str, made: str, is_told: bool
 ) -> None:
     given = {"main": made.partition("@")[0], "usual": name, "tree": made}

@@ -49,7 +49,7 @@ def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Prepared:
     return Prepared(tmp_path)
 
 
-def test_preparing_depends_on_the_files_that_its_commands_name(box: Prepared) -> None:
+def test_prepare_runs_again_if_a_file_named_in_its_commands_changed(box: Prepared) -> None:
     found = {box.step(GET).inputs()}
     for name in ("data/get.py", "c.yml", "tools/make.py", "other.py"):
         (box.tree / name).parent.mkdir(exist_ok=True)
@@ -66,7 +66,7 @@ def test_preparing_depends_on_the_files_that_its_commands_name(box: Prepared) ->
     assert box.step(GET).inputs() == quoted("v1", str(box.tree), GET, done.stdout.strip())
 
 
-def test_data_that_preparing_read_counts_as_stat_and_the_record_of_a_push_print_it(
+def test_prepare_runs_again_if_the_stat_or_push_record_of_data_it_read_changed(
     box: Prepared,
 ) -> None:
     """As in stamps that a shell wrote."""
@@ -90,7 +90,7 @@ def test_data_that_preparing_read_counts_as_stat_and_the_record_of_a_push_print_
     ("target", "counts"),
     [("homework/x", True), ("elsewhere", True), ("second/x", False), ("second@2/x", False)],
 )
-def test_what_was_pushed_to_another_repository_is_not_read(
+def test_prepare_does_not_run_again_for_data_pushed_to_another_repository(
     box: Prepared, target: str, counts: bool
 ) -> None:
     for key, name in (("k", "homework"), ("s", "second")):
@@ -102,7 +102,7 @@ def test_what_was_pushed_to_another_repository_is_not_read(
     assert (box.step(GET).inputs() != before) == counts
 
 
-def test_shared_files_that_the_commands_did_not_write_are_what_they_read(
+def test_shared_files_that_prepare_commands_did_not_write_are_recorded_as_read(
     box: Prepared, capfd: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("read", "renewed", "out/result"):
@@ -124,7 +124,9 @@ def test_shared_files_that_the_commands_did_not_write_are_what_they_read(
     assert said[-1] == "progress done=3 total=3 unit=commands"
 
 
-def test_a_command_that_fails_ends_the_preparing_with_its_code(box: Prepared) -> None:
+def test_a_failing_prepare_command_ends_the_step_with_prepare_failed_and_its_exit_code(
+    box: Prepared,
+) -> None:
     with pytest.raises(StepError, match="it ended with exit code 3: exit 3") as failed:
         box.step("exit 3 | cat", "touch never").apply()
     assert failed.value.code == "prepare-failed"

@@ -365,7 +365,9 @@ def test_a_run_started_without_tmux_does_not_hold_the_lock_of_setups(box: QueueB
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["bash {}", "true; bash {}", "bash {} | cat"])
-def test_the_exit_code_of_a_run_is_kept_if_its_runner_dies(box: QueueBox, command: str) -> None:
+def test_a_runs_exit_code_is_recorded_even_if_its_runner_was_killed(
+    box: QueueBox, command: str
+) -> None:
     program = box.home / "program"
     program.write_text(f"until [ -e {box.gates}/live ]; do sleep 0.02; done; exit 7\n")
     run = box.begin(box.make("live", command=command.format(program)))

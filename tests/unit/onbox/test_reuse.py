@@ -92,7 +92,7 @@ def test_setup_reuses_only_packages_of_an_image_that_list_all_their_files(image:
     assert {one.root for one in found} == {image}
 
 
-def test_packages_are_reused_of_the_image_and_not_of_boxstraps_own(
+def test_packages_are_reused_from_the_image_but_not_from_boxstraps_environments(
     image: Path, tmp_path: Path
 ) -> None:
     install(image, "thing", {"thing.py": "x = 1\n"})

@@ -124,7 +124,7 @@ WAITS = {
 
 
 @pytest.mark.parametrize("name", ["both were killed"])
-def test_a_died_run_with_a_resume_command_can_be_resumed_once(
+def test_a_run_that_died_can_be_resumed_until_another_run_resumed_it(
     workdir: Path, processes: Processes
 ) -> None:
     assert not probed(workdir).can_resume
@@ -283,7 +283,7 @@ def test_status_counts_processes_left_by_a_run_only_while_they_live(tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", ["both were killed"])
-def test_a_process_that_outlived_its_killed_run_is_counted_stops_a_resume_and_can_be_stopped(
+def test_status_counts_a_process_that_outlived_its_killed_run_and_stop_ends_it(
     workdir: Path,
 ) -> None:
     run = run_of(workdir)

@@ -63,7 +63,7 @@ LINES = {
 
 
 @pytest.mark.parametrize("line", LINES.values(), ids=LINES)
-def test_an_included_requirements_file_is_found_in_every_notation_of_pip(
+def test_a_requirements_file_included_in_any_notation_of_pip_is_read_too(
     tmp_path: Path, line: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BASE", "base")
@@ -114,7 +114,7 @@ def test_a_local_package_path_is_looked_up_from_its_requirements_file_or_else_th
     assert found_in(tmp_path, {}, requirements=["apps/a/r.txt"])["built"] != found["built"]
 
 
-def test_requirement_files_in_the_pip_section_of_a_conda_file_are_found(tmp_path: Path) -> None:
+def test_requirements_files_named_in_a_conda_files_pip_section_are_read_too(tmp_path: Path) -> None:
     listed = "dependencies:\n  - pip:\n    - '-r base.txt'\n    - -c pins.txt\n    - torch\n"
     files: dict[str, str | bytes] = {"e.yml": listed, "base.txt": "", "pins.txt": "", "torch": ""}
     assert sources(tmp_path, files, "e.yml") == ["e.yml", "base.txt", "pins.txt"]

@@ -191,7 +191,7 @@ def test_the_program_sent_to_a_box_is_python_3_8_and_imports_nothing_else_of_box
             assert not [name for name in names if name.split(".")[0] == "bootstrap"], source
 
 
-def test_wrong_options_of_the_gpu_check_are_refused() -> None:
+def test_a_wrong_option_of_the_gpu_check_program_raises_an_error() -> None:
     words = ["--order", "o", "--wheel=", "--limit", "3", "--run-alive", "--ahead=-2.5"]
     options = verify.parse(words)
     read = (options.order, options.out, options.wheel, options.limit, options.ahead)

@@ -108,7 +108,9 @@ def test_a_reader_of_the_gpu_check_with_much_output_finishes_while_another_hangs
     assert not hang.whole
 
 
-def test_a_crashed_reader_of_the_gpu_check_is_noted_a_python_error_raised(started: Started) -> None:
+def test_a_reader_of_the_gpu_check_that_crashes_is_noted_but_a_python_error_raised(
+    started: Started,
+) -> None:
     (crash,) = readers.run([Reader("crash", (), 60)])
     assert (crash.whole, crash.last, crash.late) == (False, "b", False)
     assert exit_code(started[0]) == -11

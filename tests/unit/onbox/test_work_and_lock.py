@@ -230,7 +230,7 @@ def test_the_next_setup_starts_the_monitor_of_a_lease_again_if_the_monitor_ended
     assert not (tmp_path / "begun").exists()
 
 
-def test_a_run_that_loses_its_session_while_it_is_looked_at_is_a_reason_to_go_on(
+def test_setup_says_broken_if_a_run_lost_its_session_while_setup_looked_at_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers = iter(["done", ""])

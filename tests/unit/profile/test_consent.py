@@ -288,7 +288,7 @@ def test_a_profile_in_the_users_own_config_folder_or_home_needs_no_consent(
 
 
 @pytest.mark.parametrize("way", ["named", "link", "link in config", "folder", "absolute", "cwd"])
-def test_a_repositorys_profile_needs_consent_by_whatever_path_or_symlink_it_is_named(
+def test_a_repositorys_profile_needs_consent_also_if_given_by_a_symlink_or_other_path(
     way: str, says: Says, user: User, clone: UserRepository
 ) -> None:
     (clone.root / "sub").mkdir()

@@ -122,7 +122,7 @@ def test_every_shipped_profile_has_a_comment_that_names_its_schema():
         ("runpod", [], ["/home/paperspace"], "paperspace"),
     ],
 )
-def test_variables_or_files_of_another_provider_than_the_profiles_name_it(
+def test_a_box_with_the_variables_of_another_provider_than_the_profiles_is_detected(
     profile, env, files, other
 ):
     detect = read_profile(profile).profile.provider.detect

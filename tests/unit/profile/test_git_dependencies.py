@@ -48,7 +48,7 @@ def test_git_dependencies_of_included_requirement_files_are_found_and_comments_i
     assert found(files) == [(SSH, "a"), (SSH, "b"), (SSH, "c")]
 
 
-def test_git_dependencies_in_the_pip_section_of_a_conda_file_are_found() -> None:
+def test_git_requirements_in_a_conda_files_pip_section_are_git_dependencies() -> None:
     text = f'dependencies:\n- python\n- pip:\n  - "-r more.txt"\n  - lib @ git+{SSH}@a\n'
     files = {"deep/environment.yml": text, "deep/more.txt": f"lib @ git+{SSH}@b\n"}
     files |= {"requirements.txt": f"lib @ git+{SSH}@no\n", "own.txt": f"lib @ git+{SSH}@own\n"}

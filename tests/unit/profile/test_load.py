@@ -50,7 +50,7 @@ def test_a_profile_path_comes_before_the_users_profile_and_that_before_shipped(w
     assert read_profile("./vast.yaml").profile.name == "vast"
 
 
-def test_a_profile_file_without_a_suffix_is_found_by_its_name(write):
+def test_a_profile_file_without_the_suffix_yaml_is_read_by_its_name(write):
     write("box: {workdir: /here}", "plain")
     assert read_profile("plain").profile.box.workdir == "/here"
 

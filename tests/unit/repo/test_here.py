@@ -108,7 +108,9 @@ def test_a_folder_that_is_no_git_repository_is_a_usage_error(
         read_repository(root)
 
 
-def test_setup_needs_a_commit_unless_another_branch_is_named(repo: SampleRepository) -> None:
+def test_setup_on_a_branch_without_a_commit_is_wrong_usage_unless_git_ref_names_another(
+    repo: SampleRepository,
+) -> None:
     commit = repo.git("rev-parse", "HEAD")
     repo.git("checkout", "-q", "--orphan", "empty")
     with pytest.raises(UsageError, match="no commit yet") as caught:

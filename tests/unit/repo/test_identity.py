@@ -28,7 +28,7 @@ def test_adding_a_remote_does_not_change_the_id_of_a_repository(repo: SampleRepo
     assert after.usual_key != before.key
 
 
-def test_the_root_commit_of_merged_unrelated_histories_is_that_of_the_first_parents(
+def test_of_two_merged_histories_the_root_commit_is_that_of_the_main_branch(
     repo: SampleRepository,
 ) -> None:
     first = repo.git("rev-parse", "HEAD")
@@ -39,7 +39,9 @@ def test_the_root_commit_of_merged_unrelated_histories_is_that_of_the_first_pare
     assert read_repository(repo.root).root_commit == first
 
 
-def test_a_moved_repository_keeps_its_identity(repo: SampleRepository, tmp_path: Path) -> None:
+def test_a_moved_repository_has_the_same_id_as_before(
+    repo: SampleRepository, tmp_path: Path
+) -> None:
     key = read_repository(repo.root).key
     moved = repo.root.rename(tmp_path / "elsewhere")
     assert read_repository(moved).key == key
@@ -81,7 +83,7 @@ def test_a_new_repository_in_the_same_folder_gets_another_identity(
         assert len(keys) == number + 1
 
 
-def test_a_repository_cloned_again_into_its_folder_keeps_its_identity(
+def test_a_repository_cloned_again_into_its_folder_has_the_same_id(
     repo: SampleRepository, tmp_path: Path
 ) -> None:
     before = read_repository(repo.root)
@@ -106,7 +108,7 @@ def test_a_moved_repository_has_the_same_id_though_a_new_one_is_in_its_old_folde
     assert read_repository(moved).key == key
 
 
-def test_a_shallow_clone_keeps_its_identity_when_its_history_is_completed(
+def test_fetching_the_missing_history_of_a_shallow_clone_does_not_change_its_id(
     repo: SampleRepository, tmp_path: Path
 ) -> None:
     repo.commit("More")

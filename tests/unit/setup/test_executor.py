@@ -340,7 +340,7 @@ def test_the_uv_wheel_is_sent_again_after_its_sending_broke_off(
 
 
 @pytest.mark.slow
-def test_a_uv_wheel_with_the_wrong_checksum_is_refused(
+def test_setup_fails_and_installs_no_uv_if_the_sent_wheel_has_a_wrong_checksum(
     box: ScriptedBox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(send, "fetch_wheel", lambda machine: b"another")

@@ -116,7 +116,7 @@ def test_every_error_code_is_explained_with_a_message_and_a_hint() -> None:
 
 
 @pytest.mark.parametrize("code", ["{", "{0}", "{a.b.c}", "{!r}", ""])
-def test_an_unknown_error_code_of_a_box_is_shown_as_such(code: str) -> None:
+def test_an_unknown_error_code_of_a_box_is_printed_unchanged_as_the_error(code: str) -> None:
     assert explain(code, {}).what == code
 
 
@@ -184,7 +184,9 @@ def test_setup_shows_the_run_of_its_commit_if_the_box_does_not_say_the_work_of_a
         ({"state": "waiting", "rc": None}, "was created, but never started"),
     ],
 )
-def test_the_end_of_a_run_is_told_in_a_short_phrase(changes: dict[str, object], words: str) -> None:
+def test_each_way_a_run_can_end_has_its_own_short_phrase(
+    changes: dict[str, object], words: str
+) -> None:
     assert run("train-1", **changes).outcome() == words
 
 
@@ -200,7 +202,7 @@ PIP = (
 
 
 @pytest.mark.parametrize("log", [UV, PIP, b"trying again in 2 s\n" + UV])
-def test_a_package_that_no_index_has_is_named_from_the_log_of_a_setup(log: bytes) -> None:
+def test_setup_names_the_package_that_no_index_has_as_its_log_says(log: bytes) -> None:
     assert named_in("package-missing", log) == "no-such.pkg"
     assert named_in("resolve-failed", log) == ""
     wheels = b"Because torch==2.0.1 has no wheels with a matching Python ABI tag (e.g., `cp313`)"

@@ -73,7 +73,7 @@ def test_wiping_secrets_keeps_other_env_values_of_the_profile(tmp_path: Path) ->
     assert not (tmp_path / "secrets.ids").exists()
 
 
-def test_the_check_of_shell_asks_for_a_leases_monitor_unless_the_setup_begins_it_itself() -> None:
+def test_setup_requires_a_running_lease_monitor_unless_it_starts_one_itself() -> None:
     """The step `lease` writes its terms beside this check, and begins the monitor after that."""
     step = next(path for path in static_parts() if path.name == "shell.sh").read_text()
     stubs = "find_rc_missing() { RC_MISSING=(); }; home_linked() { :; }"

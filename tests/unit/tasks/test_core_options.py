@@ -415,7 +415,9 @@ def test_an_option_with_an_empty_value_is_refused_as_wrong_usage(
         ["--", " "],
     ],
 )
-def test_malformed_gpu_lists_and_empty_commands_are_refused(user: User, words: list[str]) -> None:
+def test_run_with_a_malformed_gpus_option_or_an_empty_command_exits_with_2(
+    user: User, words: list[str]
+) -> None:
     user.repository()
     words = [*words, "--", "true"] if "--" not in words else words
     refused = user.run("run", "--host", "local", *words).must(2)

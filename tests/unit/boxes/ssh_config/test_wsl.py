@@ -52,7 +52,7 @@ def test_wsl_is_recognized_by_kernel_version_or_wsl_variable(tmp_path: Path) -> 
     assert is_wsl({"WSL_DISTRO_NAME": "Debian"}, version)
 
 
-def test_the_ssh_folder_of_the_windows_user_is_found_from_wsl(windows: Windows) -> None:
+def test_in_wsl_boxstrap_finds_the_ssh_folder_of_the_windows_user(windows: Windows) -> None:
     assert find_windows() == windows
 
 
