@@ -144,7 +144,7 @@ def test_every_yaml_block_on_a_docs_page_loads_as_a_profile(page: Path, tmp_path
             read_profile(str(file))
 
 
-def test_readme_and_commands_page_contain_commands_and_a_profile_for_the_tests() -> None:
+def test_the_docs_tests_find_commands_in_readme_and_commands_page_and_a_profile() -> None:
     assert len(commands_in(text_of("README.md"))) >= 6
     assert len(commands_in(text_of("docs/commands.md"))) >= 20
     assert sum(kind == "yaml" for kind, _ in BLOCK.findall(text_of("README.md"))) == 1

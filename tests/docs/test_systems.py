@@ -30,7 +30,7 @@ def test_each_row_of_the_systems_page_has_four_filled_cells() -> None:
     assert [row for row in ROWS if len(row) != 4 or not all(row)] == []
 
 
-def test_each_system_of_a_guide_each_provider_and_each_door_has_a_row_on_the_systems_page() -> None:
+def test_each_provider_each_start_up_script_and_each_guides_system_is_on_the_systems_page() -> None:
     for name in GUIDES:
         assert any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", row[0]) for row in ROWS), name
     for name in CLASSES:
@@ -41,7 +41,7 @@ def test_each_system_of_a_guide_each_provider_and_each_door_has_a_row_on_the_sys
         assert any(re.search(rf"doors? [^,]*`{name}`|`, `{name}`", row[1]) for row in ROWS), name
 
 
-def test_every_door_and_provider_that_the_systems_page_names_exists() -> None:
+def test_every_provider_and_start_up_script_that_the_systems_page_names_exists() -> None:
     doors = {*DOORS, *EXPORTS, "oneliner"}
     for row in ROWS:
         accounts = set(re.findall(r"`--provider ([a-z0-9-]+)`", row[1]))

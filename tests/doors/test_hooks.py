@@ -31,7 +31,7 @@ def runs(box: RigBox) -> list[str]:
     return box.run(f"ls {HOME}/.boxstrap/runs/*").split()
 
 
-def test_a_start_up_hook_changes_nothing_at_later_boots_unless_at_boot_restarts_or_resumes(
+def test_a_start_up_script_does_nothing_at_later_boots_unless_at_boot_is_restart_or_resume(
     rented: Rented, hosted: Hosted, user: User
 ) -> None:
     box = rented("lambda")

@@ -118,7 +118,7 @@ def doors(request: pytest.FixtureRequest, rented: Rented, hosted: Hosted, user: 
     return Doors(user, box, folder)
 
 
-def test_every_door_leaves_the_same_files_on_the_box_and_a_second_door_starts_no_second_run(
+def test_each_way_to_set_up_leaves_the_same_files_and_a_second_way_starts_no_second_run(
     doors: Doors, request: pytest.FixtureRequest
 ) -> None:
     """Each way goes first once, followed by every other one."""
@@ -143,7 +143,7 @@ def test_every_door_leaves_the_same_files_on_the_box_and_a_second_door_starts_no
     assert left == dict.fromkeys(firsts, left[firsts[0]])
 
 
-def test_every_door_starts_a_changed_command_or_environment_as_one_new_run(
+def test_each_way_to_set_up_starts_one_new_run_for_a_changed_command_or_environment(
     rented: Rented, hosted: Hosted, user: User, request: pytest.FixtureRequest
 ) -> None:
     """All ways tell work apart by the same things: command, `python:` and variables."""

@@ -35,7 +35,7 @@ def impatient(rented: Rented, folder: Path) -> Rented:
     return replace(rented, program=with_numbers(folder, CLIENT_PATIENCE_S=PATIENCE_S))
 
 
-def test_a_box_stops_waiting_for_the_commit_once_the_client_that_sends_it_is_killed(
+def test_setup_on_the_box_stops_waiting_for_the_commit_if_this_machines_command_is_killed(
     rent: Rent, faults: Faults, tmp_path: Path
 ) -> None:
     rented = impatient(rent("vast", used=True), tmp_path)

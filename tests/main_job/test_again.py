@@ -154,7 +154,7 @@ def test_setup_of_a_new_commit_keeps_untracked_files_and_edits_on_the_box(rent: 
     assert rented.runs() == ["train-1", "train-2"]
 
 
-def test_setup_starts_no_run_without_train_and_none_again_if_a_record_is_missing(
+def test_setup_starts_no_run_without_train_and_no_second_if_its_own_record_is_missing(
     rent: Rent,
 ) -> None:
     rented = rent("vast", used=True)

@@ -156,7 +156,9 @@ def is_asked_to_wait(home: Path) -> bool:
     return False
 
 
-def test_wait_with_detach_lets_the_box_notify_of_the_end_of_a_run(user: User) -> None:
+def test_wait_with_detach_returns_and_the_box_itself_sends_the_news_of_the_runs_end(
+    user: User,
+) -> None:
     with web_receiver() as web:
         notify = user.home / ".config/boxstrap/notify.yaml"
         notify.parent.mkdir(parents=True)

@@ -254,7 +254,9 @@ def test_a_crashing_nvml_library_gives_the_verdict_return(rig: stub.NvmlRig, wro
     assert (answer.code, answer.reasons()) == (6, [("return", "gpu-crash", [])])
 
 
-def test_gpu_memory_heat_and_throttling_are_not_judged_during_a_run(rig: stub.NvmlRig) -> None:
+def test_the_gpu_check_lists_memory_heat_and_throttling_as_not_applicable_during_a_run(
+    rig: stub.NvmlRig,
+) -> None:
     busy = "gpu.memory_v2 = 81920 79000\ngpu.throttle = 0x8\ngpu.temperature = 88"
     answer = rig.run(f"{A100}\n{busy}", "--run-alive")
     assert (answer.code, answer.reasons()) == (0, [])

@@ -313,7 +313,7 @@ def _works(python: str) -> bool:
 
 
 @pytest.mark.parametrize("version", ["3.10", "3.11", "3.12", "3.13", "3.14"])
-def test_each_python_of_this_machine_runs_an_installed_boxstrap(
+def test_boxstrap_installs_and_prints_its_version_with_each_python_of_this_machine(
     place: InstalledPlace, wheel: Path, version: str
 ) -> None:
     if not (python := _python(version)):

@@ -304,7 +304,9 @@ def test_boxes_of_a_cluster_destroyed_during_up_are_not_recorded_again(
     assert {each.state for each in rental.all_rentals()} == {RentalState.ENDED}
 
 
-def test_up_keeps_a_cluster_with_a_box_in_use_if_another_never_starts(world: RentingWorld) -> None:
+def test_up_destroys_no_cluster_with_a_box_in_use_though_another_of_its_boxes_never_starts(
+    world: RentingWorld,
+) -> None:
     box, host = world.up(order=ORDER)
     used(host, seen=time.time())
     world.simulation.boxes[-1].becomes = None
@@ -327,7 +329,9 @@ def test_up_uses_a_cluster_again_that_was_to_be_destroyed_if_someone_used_a_box_
     assert (world.simulation.destroyed, set(states().values())) == ([], {RentalState.RENTED})
 
 
-def test_up_destroys_an_unused_cluster_that_was_to_be_destroyed(world: RentingWorld) -> None:
+def test_the_next_up_destroys_a_cluster_that_an_earlier_up_failed_to_destroy_if_unused(
+    world: RentingWorld,
+) -> None:
     _, host = world.up(order=ORDER)
     used(host, seen=time.time() - 60)
     for each in rental.all_rentals():

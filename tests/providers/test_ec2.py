@@ -203,7 +203,7 @@ def our_group(world: RentingWorld) -> Any:
     return next(one for one in groups if one.name == "boxstrap")
 
 
-def test_a_full_ec2_security_group_drops_old_addresses_of_boxstrap_for_a_new_one(
+def test_a_full_ec2_security_group_loses_old_addresses_that_boxstrap_added_for_a_new_one(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     account = world.account

@@ -111,7 +111,9 @@ def test_boxes_and_up_name_a_provider_package_that_fails(user: User, site: Path)
     assert "the package of Acme Cloud failed" in user.run(*dry).must(3).err
 
 
-def test_a_profile_may_name_a_packages_provider_only_if_installed(user: User, site: Path) -> None:
+def test_a_profile_that_names_a_provider_whose_package_is_missing_is_wrong_usage(
+    user: User, site: Path
+) -> None:
     user.repository(boxstrap__yaml="version: 1\nrent: {provider: acme}\n")
     (profile,) = user.place.glob("boxstrap.yaml")
     words = ("profiles", "--validate", str(profile))

@@ -93,7 +93,9 @@ def test_up_gives_up_after_three_unreachable_boxes_on_three_machines(world: Rent
     assert machines == {"10", "11", "12"}
 
 
-def test_up_gives_back_a_bad_box_only_if_this_up_rented_that_box(world: RentingWorld) -> None:
+def test_up_destroys_a_box_that_fails_its_check_only_if_this_same_up_rented_it(
+    world: RentingWorld,
+) -> None:
     world.ends = [ReturnBoxError]
     box, _ = world.up()
     assert world.simulation.destroyed == ["9001"]
@@ -404,7 +406,9 @@ def test_the_rental_record_of_a_box_that_down_destroyed_during_up_says_ended(
     assert [each.state for each in rental.all_rentals()] == [RentalState.ENDED]
 
 
-def test_up_does_not_call_a_box_running_that_down_destroyed_meanwhile(world: RentingWorld) -> None:
+def test_up_does_not_say_that_a_box_goes_on_and_costs_if_down_destroyed_it_meanwhile(
+    world: RentingWorld,
+) -> None:
     def ended_meanwhile(host: str) -> str:
         world.down(next(each for each in rental.all_rentals() if each.host == host))
         raise UnreachableError("the connection was lost")

@@ -79,7 +79,7 @@ def test_the_smoke_test_names_a_sick_gpu_with_the_code_of_its_fault(
         assert found == [(outcome, code)]
 
 
-def test_a_wrong_smoke_test_result_is_listed_before_warnings_of_a_verdict(smoked: Smoked) -> None:
+def test_a_verdict_lists_reasons_to_return_the_box_before_warnings(smoked: Smoked) -> None:
     outcomes = [outcome for outcome, _, _ in smoked.reasons()]
     assert (smoked.code, smoked.verdict["verdict"]) == (6, "return")
     assert outcomes == sorted(outcomes)  # return before warn

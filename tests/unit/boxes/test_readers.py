@@ -369,7 +369,7 @@ ASKS = re.compile(
 )
 
 
-def test_every_module_that_queries_a_box_is_tried_with_hostile_answers() -> None:
+def test_each_module_that_asks_a_box_is_in_the_tests_of_hostile_answers() -> None:
     top = Path(bootstrap.__file__).parent
     asking = {
         str(path.relative_to(top))

@@ -43,7 +43,7 @@ def sweep_of(folder: Path, text: str, name: str = "lr.yaml") -> Sweep:
     return read_sweep(file)
 
 
-def test_a_parameter_grid_makes_a_cell_for_each_combination_as_written(tmp_path: Path) -> None:
+def test_a_sweeps_parameter_grid_gives_one_command_for_each_combination(tmp_path: Path) -> None:
     found = sweep_of(tmp_path, GRID)
     assert found.name == "lr"
     assert [dict(cell.parameters) for cell in found.cells][:2] == [
@@ -143,7 +143,7 @@ def test_a_sweep_file_that_is_invalid_or_gives_parameters_to_no_command_is_refus
         sweep_of(tmp_path, text).commands("")
 
 
-def test_sweep_cells_are_dealt_to_the_box_with_the_shortest_queue(tmp_path: Path) -> None:
+def test_each_sweep_cell_goes_to_the_box_with_the_fewest_queued_cells(tmp_path: Path) -> None:
     sweep = sweep_of(tmp_path, GRID)
     runs = [CellRun(sweep.cells[0].key, "a", "lr-1", "live")]
     dealt = deal(sweep, runs, Ledger({sweep.cells[0].key: "a"}), LANES, ())

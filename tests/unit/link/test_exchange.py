@@ -177,7 +177,7 @@ def test_noise_printed_by_login_files_of_a_box_is_not_in_a_scripts_output(
         ("exit 0", "printed nothing", "rc files"),
     ],
 )
-def test_the_error_for_a_missing_answer_of_a_box_shows_what_the_box_printed(
+def test_if_a_box_gives_no_answer_the_error_quotes_what_it_printed_instead(
     ssh_user: SshUser, start_server: Callable[..., Sshd], then: str, printed: str, hint: str
 ) -> None:
     server = start_server("box", ssh_user.key, options=force(then=then))

@@ -163,7 +163,9 @@ def test_a_changed_host_key_exits_with_4_before_any_login(ssh_user: SshUser, ser
     assert [key.fingerprint for key in read_pins(ssh_user.box("box"))] == [old]
 
 
-def test_a_login_saves_the_pin_and_record_of_the_box(ssh_user: SshUser, server: Sshd) -> None:
+def test_the_first_login_saves_host_key_and_address_of_the_box(
+    ssh_user: SshUser, server: Sshd
+) -> None:
     """Whatever happens after the login, the next one must find the pin again."""
     ssh_user.reach("box").close()
     box = registry.box_by_name("box")

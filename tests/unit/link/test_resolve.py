@@ -74,7 +74,7 @@ def test_variables_in_identity_file_of_the_ssh_config_are_replaced_and_missing_k
     assert endpoint.identities_only
 
 
-def test_the_identity_of_an_option_or_ssh_command_must_be_a_file(ssh_user: SshUser) -> None:
+def test_an_identity_that_is_no_existing_file_is_wrong_usage(ssh_user: SshUser) -> None:
     other = keygen(ssh_user.home / "other")
     assert ssh_user.endpoint("gpu", identity=str(other)).chosen_identity == other
     assert ssh_user.endpoint(f"ssh -i {other} gpu").chosen_identity == other

@@ -45,7 +45,7 @@ def test_the_host_local_means_this_machine() -> None:
     assert parse_host("local").is_local
 
 
-def test_a_whole_ssh_command_is_parsed_with_port_identity_jump_and_forward() -> None:
+def test_host_may_be_an_ssh_command_with_port_identity_jump_host_and_forward() -> None:
     target = parse_host(VAST)
     assert (target.user, target.address, target.port) == ("root", "5.17.27.63", 46769)
     assert target.forwards == ("8080:localhost:8080",)

@@ -148,7 +148,9 @@ def compile_for(environment: Path, command: str, cores: int) -> list[str]:
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
-def test_setup_compiles_the_last_import_first_and_nothing_on_one_core(environment: Path) -> None:
+def test_compiling_ahead_takes_the_last_imports_first_and_none_on_a_single_core(
+    environment: Path,
+) -> None:
     assert compile_for(environment, "python train.py", cores=1) == []
     assert compile_for(environment, "python train.py", cores=2) == [
         *("own", "inner", "late", "base", "early", "__init__")

@@ -71,7 +71,9 @@ def signer(served: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.slow
-def test_a_box_fetches_all_objects_and_keeps_no_signed_url(signer: Signer, tmp_path: Path) -> None:
+def test_a_box_downloads_all_objects_of_a_bucket_and_no_file_on_it_has_a_signed_url(
+    signer: Signer, tmp_path: Path
+) -> None:
     signer.fetch(("s3://corpus/many/", "data"), ("s3://corpus/large.bin", "model/"))
     found = {path.name: path.read_text() for path in (signer.places.tree / "data").iterdir()}
     assert found == {f"{number:04}.txt": str(number) for number in range(900, 1003)}

@@ -82,7 +82,7 @@ def test_an_ordered_rtx_4090_48gb_gives_verdict_return_for_a_24_gb_card() -> Non
     assert verdict_of("RTX 4090 48GB, RTX 4090", small, None) == {"pass"}
 
 
-def test_the_smoke_test_finds_the_expected_speeds_by_any_known_gpu_name() -> None:
+def test_the_peak_speeds_of_a_gpu_are_found_by_each_of_its_known_names() -> None:
     known = {card.driver for card in CARDS if model_of(card.driver)}
     assert len(known) >= 25
     for row in MODELS:

@@ -206,7 +206,7 @@ def test_a_box_rented_for_its_lease_counts_hours_and_dollars_from_the_rental(
     assert held.spent <= 4.0 + 2.0 * SLACK_S / HOUR
 
 
-def test_a_lease_set_on_a_running_box_counts_from_its_setting() -> None:
+def test_a_lease_set_on_a_box_that_runs_for_days_counts_from_when_it_was_set() -> None:
     """A state of an earlier version, and a new lease on a box that has been up for days."""
     state = LeaseState.read({"boot": "b", "at": 50.0, "elapsed": 50.0})
     said = AccountReading(1.7e9 + 9e5, 1.7e9, 2.0)
@@ -351,7 +351,7 @@ def test_at_its_end_a_lease_repeats_its_stop_request_until_a_silent_account_answ
     assert overdrawn(held, HOUR) <= SLACK_S
 
 
-def test_under_random_faults_a_box_costs_at_most_its_lease_and_a_fixed_slack(
+def test_under_random_faults_a_box_never_costs_much_more_than_its_lease(
     seeded: random.Random,
 ) -> None:
     """Except two minutes, the grace, and the time in which the account can't be reached."""

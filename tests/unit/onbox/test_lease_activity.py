@@ -87,7 +87,7 @@ def test_a_box_on_which_nothing_happens_counts_as_idle(run: Path) -> None:
     assert (look.used, look.computes, look.grew) == (False, False, False)
 
 
-def test_a_working_gpu_or_process_keeps_a_box_in_use(run: Path, other: int) -> None:
+def test_a_box_whose_gpu_or_a_process_computes_counts_as_in_use(run: Path, other: int) -> None:
     assert second_look(run, [0], [5]).computes
     assert not second_look(run, [0]).used
     SEEN[str(other)] = stat(500)
@@ -117,7 +117,9 @@ def test_a_box_is_in_use_while_a_setup_runs_but_not_after_it_died(run: Path, oth
 
 
 @pytest.mark.parametrize("named", ["/root/.vscode-server/bin/x", "transfer", "other"])
-def test_an_editor_or_transfer_that_moves_bytes_keeps_a_box_in_use(run: Path, named: str) -> None:
+def test_a_box_to_which_an_editor_or_transfer_moves_bytes_counts_as_in_use(
+    run: Path, named: str
+) -> None:
     words = sent_program(PROGRAM)[:80] if named == "transfer" else named
     if named == "transfer":
         assert any(mark in sent_program(PROGRAM) for mark in activity._AT_WORK)
@@ -160,7 +162,9 @@ def test_a_download_over_the_network_counts_as_use_of_the_box(
 
 
 @pytest.mark.slow
-def test_a_program_doing_io_keeps_a_box_in_use(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_box_on_which_a_program_reads_or_writes_counts_as_in_use(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(activity, "IO", 2_000)
     with subprocess.Popen([sys.executable, "-c", MOVES], stdout=subprocess.DEVNULL) as moving:
         SEEN[str(moving.pid)] = stat(0)

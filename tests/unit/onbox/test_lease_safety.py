@@ -368,7 +368,7 @@ def test_the_safety_check_finds_unsaved_work_despite_git_environment_variables(
 
 
 @pytest.mark.slow
-def test_a_safety_check_that_is_cut_off_finds_the_box_unsafe(
+def test_a_safety_check_that_crashes_says_that_the_box_can_not_be_looked_at(
     programs: Path, box: PulledBox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(safety, "MAIN", str(onbox(programs)))

@@ -112,7 +112,9 @@ def test_verify_measures_the_speed_of_a_package_index_by_a_wheel(index: IndexSer
     assert [path for path, _ in index.asked][-2:] == ["/simple/uv/", f"/files/{WHEEL}"]
 
 
-def test_verify_measures_a_slow_package_index_within_its_limit(index: IndexServer) -> None:
+def test_verify_measures_1_mib_a_second_for_a_package_index_of_that_speed(
+    index: IndexServer,
+) -> None:
     index.rate = MIB
     assert at_best(index, lambda mb_s: 0.6 < mb_s < 1.5)
 
@@ -167,7 +169,7 @@ def test_verify_reports_a_silent_name_server_at_its_time_limit(tmp_path: Path) -
     assert seconds < network_reader.LIMIT_S + 3 * slowness()
 
 
-def test_verify_measures_no_speed_of_an_index_in_a_folder(tmp_path: Path) -> None:
+def test_verify_measures_no_speed_of_a_package_index_that_is_a_local_folder(tmp_path: Path) -> None:
     assert told(f"file://{tmp_path}")[0]["index"] is None
 
 

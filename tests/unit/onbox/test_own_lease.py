@@ -524,7 +524,9 @@ def test_a_lease_runs_no_shutdown_with_a_malformed_provider_file(tmp_path: Path,
     assert (ec2.MARKER, google_cloud.MARKER) == MARKERS
 
 
-def test_a_cluster_pod_can_not_end_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_lease_on_a_pod_of_a_runpod_cluster_never_ends_that_pod(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It can't be ended without the others, and nobody has looked at those."""
     variables = tmp_path / "environ"
     alone = "RUNPOD_POD_ID=pod-a\0RUNPOD_API_KEY=k\0"

@@ -257,7 +257,9 @@ def test_the_next_update_of_a_tree_finishes_one_cut_short_and_overwrites_no_late
     assert git("-C", str(tree), "status", "--porcelain").split() == ["M", "train"]
 
 
-def test_an_edit_after_an_update_was_cut_short_stops_the_next_update(placed: Placed) -> None:
+def test_an_update_of_a_tree_fails_with_box_edits_if_a_file_was_edited_since_one_cut_short(
+    placed: Placed,
+) -> None:
     first, second = placed.state(a="1\n", b="1\n"), placed.state(a="2\n", b="2\n")
     assert placed.place(first) == (0, ""), placed.said
     (placed.home / "steps/k/repo.switch").write_text(f"{second} {first}\n")

@@ -235,7 +235,7 @@ def test_stop_kills_a_process_that_ignores_sigterm_after_the_grace(tmp_path: Pat
     assert not [one for one in Path("/proc").glob("[0-9]*/environ") if holds(one, str(run))]
 
 
-def test_stop_of_a_run_spares_a_run_whose_name_begins_alike(tmp_path: Path) -> None:
+def test_stopping_train_1_ends_no_process_of_train_10(tmp_path: Path) -> None:
     run, runner = begun(tmp_path, "sleep 600")
     other = subprocess.Popen(["sleep", "600"], env={"BOXSTRAP_RUN": f"{run}0"})
     runner.send_signal(signal.SIGTERM)

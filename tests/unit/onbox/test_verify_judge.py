@@ -149,7 +149,9 @@ def test_a_gpus_name_passes_only_if_it_is_the_ordered_model(
         ("12.10", "12.9", "pass"),
     ],
 )
-def test_gpu_driver_versions_compare_by_number(here: str, asked: str | None, outcome: str) -> None:
+def test_the_gpu_check_compares_driver_versions_as_numbers_and_not_as_text(
+    here: str, asked: str | None, outcome: str
+) -> None:
     assert gpu_checks.at_least("is", here, asked)[0] == outcome
 
 

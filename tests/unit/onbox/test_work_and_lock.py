@@ -89,7 +89,7 @@ def test_setup_gives_snapshot_as_reason_if_files_changed_but_not_the_commit(
     assert train(tmp_path, commit=of, content="c").what_changed("") == why
 
 
-def test_setup_says_that_work_which_ran_before_another_command_is_not_begun_again(
+def test_setup_gives_ran_as_the_reason_if_the_same_work_already_ran_before_another(
     tmp_path: Path,
 ) -> None:
     step = train(tmp_path, content="c", command="x")
@@ -101,7 +101,7 @@ def test_setup_says_that_work_which_ran_before_another_command_is_not_begun_agai
     assert train(tmp_path, content="c", command="y").what_changed("another") == "commit"
 
 
-def test_setup_says_of_the_gpu_that_the_box_was_restarted_or_that_the_order_changed() -> None:
+def test_the_gpu_step_says_restarted_or_changed_as_its_reason_to_run_again() -> None:
     step = GpuStep(SetupFacts({"values": ['{"gpu": {"count": 8}}']}))
     noted = quoted("v1", '{"count":8}', "1 12 another-boot")
     assert step.what_changed(noted) == "restarted"

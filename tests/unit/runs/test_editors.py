@@ -26,7 +26,7 @@ WELL = {"libc": ["glibc 2.36"], "kernel": ["6.1.0-18-amd64"], "cxx": ["new"], "f
 WELL["tool"] = ["bash", "tar", "wget"]
 
 
-def test_links_to_open_an_editor_quote_the_path_and_encode_capitals() -> None:
+def test_a_link_that_opens_an_editor_has_blanks_as_percent_20_and_capitals_as_hex() -> None:
     assert folder_uri("my-box", "/workspace/my work") == (
         "vscode-remote://ssh-remote+my-box/workspace/my%20work"
     )

@@ -50,7 +50,7 @@ def test_an_editors_settings_on_a_box_are_not_overwritten_if_they_changed_since_
     assert [p.name for p in path.parent.iterdir()] == ["settings.json"]
 
 
-def test_writing_editor_settings_on_a_box_keeps_a_symlink_and_odd_bytes(
+def test_writing_editor_settings_on_a_box_changes_neither_a_symlink_to_them_nor_odd_bytes(
     wire: LocalWire, own_home: Path
 ) -> None:
     path = own_home / CODE.machine_settings

@@ -99,7 +99,9 @@ def test_a_setup_command_to_paste_is_no_longer_than_a_terminal_takes(name: str, 
     assert len(paste(render_fetching(what, work, REF))) <= NARROWEST
 
 
-def test_scripts_of_doors_pass_shellcheck(key: str, tmp_path: Path) -> None:
+def test_shellcheck_finds_nothing_in_the_scripts_that_render_writes(
+    key: str, tmp_path: Path
+) -> None:
     what = profile(
         "vast", key, 'secrets=["HF_TOKEN"]', 'packages=["ffmpeg"]', "python.version=3.11"
     )
@@ -200,14 +202,14 @@ def test_each_python_module_in_a_short_setup_script_can_be_imported(
     assert "\fonbox/conda/" in packed_program(("CONDA",)).text
 
 
-def test_lines_of_a_pasted_door_script_are_at_most_1000_characters(key: str) -> None:
+def test_a_setup_script_to_paste_has_lines_of_at_most_1000_characters(key: str) -> None:
     text = paste(render_carrier(profile("vast", key), WORK, bare=True))
     assert max(map(len, text.splitlines())) <= 1000
     assert folded("a" * 2500).splitlines() == ["a" * 1000, "a" * 1000, "a" * 500]
 
 
 @each_door
-def test_the_text_of_a_door_fits_its_limit_and_has_the_script_and_no_secret(
+def test_a_rendered_start_up_script_fits_its_providers_limit_and_has_no_secret(
     name: str, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", SECRET)
@@ -231,7 +233,9 @@ def test_the_text_of_a_door_fits_its_limit_and_has_the_script_and_no_secret(
 
 @pytest.mark.usefixtures("loosely_packed")
 @pytest.mark.parametrize("name", [name for name, door in DOORS.items() if door.limit])
-def test_a_door_over_its_limit_exits_with_2_and_says_the_size_and_what_to_drop(name: str) -> None:
+def test_a_rendered_start_up_script_over_its_providers_limit_exits_with_2_and_says_its_size(
+    name: str,
+) -> None:
     random = Random(1)
     noise = {f"A{n}": random.randbytes(1500).hex() for n in range((DOORS[name].limit or 0) // 1800)}
     big = profile("vast").replace(env=noise)
@@ -258,7 +262,7 @@ def test_a_setup_to_paste_that_is_over_200000_bytes_is_wrong_usage_that_says_the
         doors.render_paste(SetupRequest(), Reporter(), push=push, uvx="")
 
 
-def test_an_unknown_door_is_refused_with_the_list_of_doors() -> None:
+def test_render_for_an_unknown_name_is_wrong_usage_and_lists_the_known_names() -> None:
     with pytest.raises(UsageError, match=r"no door azur\.\nThere are: vast"):
         render_door("azur", profile("vast"), WORK)
 
@@ -273,17 +277,19 @@ def test_an_unknown_door_is_refused_with_the_list_of_doors() -> None:
         ("git://git.example:9418/x.git", "git://git.example:9418/x.git"),
     ],
 )
-def test_a_door_uses_the_anonymous_https_form_of_a_git_url(url: str, want: str) -> None:
+def test_a_script_that_render_writes_has_the_git_url_as_https_without_a_password(
+    url: str, want: str
+) -> None:
     assert door_url(url) == want
 
 
-def test_render_for_a_door_refuses_a_repository_without_a_remote() -> None:
+def test_render_for_a_provider_refuses_a_repository_without_a_remote() -> None:
     with pytest.raises(UsageError, match="a door can't carry a repository"):
         door_url(None)
 
 
 @pytest.mark.usefixtures("loosely_packed")
-def test_cloud_config_runs_the_door_script_as_the_boxs_user() -> None:
+def test_a_rendered_cloud_config_runs_the_setup_script_as_the_boxs_user() -> None:
     for name, user in (("lambda", "u=ubuntu;"), ("ec2", "$3>=1000")):
         read = yaml.safe_load(render_door(name, profile("ssh"), WORK).text)
         assert user in read["runcmd"][0][2]
@@ -291,7 +297,7 @@ def test_cloud_config_runs_the_door_script_as_the_boxs_user() -> None:
 
 
 @pytest.mark.usefixtures("loosely_packed")
-def test_the_colab_door_is_a_json_notebook_with_valid_python() -> None:
+def test_render_for_colab_writes_a_json_notebook_with_valid_python() -> None:
     notebook = json.loads(render_door("colab", profile("ssh"), WORK).text)
     compile(notebook["cells"][1]["source"], "cell", "exec")
 
@@ -323,7 +329,7 @@ def test_skypilot_and_dstack_files_ask_for_the_profiles_nodes_and_spot_machines(
         render_door("gcp", wanted, WORK)
 
 
-def test_the_script_that_a_door_carries_is_the_script_sent_over_ssh() -> None:
+def test_a_rendered_start_up_script_carries_the_same_script_as_is_sent_over_ssh() -> None:
     over_ssh = render(profile("vast", "git.access=url"))
     assert full_script(render_carrier(profile("vast"), WORK)) == over_ssh
     assert RECIPE_HERE not in over_ssh
@@ -340,7 +346,7 @@ def test_a_pasted_script_says_to_return_the_box_only_if_it_ends_with_exit_code_6
     assert (done.returncode, done.stderr) == (rc, says)
 
 
-def test_a_profile_value_with_the_end_marker_does_not_end_the_script_of_a_door() -> None:
+def test_a_profile_value_with_the_end_marker_does_not_cut_a_rendered_script_short() -> None:
     """A name of several lines could contain the end marker."""
     begin = "x\nEND_OF_SCRIPT\nEND_OF_SCRIPT_\ntouch sprung\n"
     carried = render_carrier(profile("vast"), dataclasses.replace(WORK, user_name=begin))

@@ -144,7 +144,7 @@ def test_a_placeholder_in_a_train_command_is_refused(user: User, command: str, l
         assert sets.partition("=")[0] in str(caught.value.where)
 
 
-def test_render_for_a_door_refuses_and_lists_uncommitted_changes(user: User) -> None:
+def test_render_for_a_provider_refuses_and_lists_uncommitted_changes(user: User) -> None:
     repository = user.repository()
     repository.write({"train.py": "x", "new.py": "y"})
     for words in (("oneliner",), ("render", "--for", "ec2")):
@@ -162,7 +162,9 @@ def test_render_for_a_door_refuses_and_lists_uncommitted_changes(user: User) -> 
     assert "a.pt: an LFS file" in user.run("oneliner").must(2).err
 
 
-def test_a_door_is_refused_if_its_profile_needs_data_of_this_machine(user: User) -> None:
+def test_render_for_a_provider_refuses_a_profile_that_needs_data_of_this_machine(
+    user: User,
+) -> None:
     repository = user.repository()
     repository.git("remote", "add", "origin", "https://example.org/me/homework.git")
     repository.git("update-ref", "refs/remotes/origin/main", "HEAD")

@@ -151,7 +151,9 @@ def test_a_dry_setup_refuses_what_a_real_setup_refuses(at: User) -> None:
 
 
 @pytest.mark.parametrize(("program", "case"), typed(REFUSED_DRY, "init"))
-def test_a_command_that_changes_things_refuses_dry(program: str, case: str, at: User) -> None:
+def test_a_command_that_changes_things_exits_with_2_with_option_dry_and_suggests_plan(
+    program: str, case: str, at: User
+) -> None:
     before = sorted(at.place.iterdir())
     done = at.run("--dry", *REFUSED_DRY[case], program=program).must(2)
     assert "--dry" in done.err
@@ -315,7 +317,7 @@ def test_status_with_watch_repeats_until_it_is_interrupted(at: User) -> None:
     assert "--watch is for people" in at.run("status", "--watch", "--json").must(2).err
 
 
-def test_an_error_calls_a_box_by_its_name_unless_its_address_was_typed() -> None:
+def test_an_error_names_a_box_by_its_name_or_by_its_address_if_that_was_typed() -> None:
     address = "root@127.0.0.1:1"
     record.save_box(KnownBox("nina1", address, "127.0.0.1", 1, user="root"))
     for host, named in ((None, "nina1"), ("nina1", "nina1"), (address, address)):

@@ -589,7 +589,7 @@ def test_pull_ends_with_an_error_if_the_box_lists_more_result_names_than_allowed
 
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=range(len(ANSWERS)))
-def test_pull_refuses_senseless_answers_of_a_box(
+def test_pull_raises_no_answer_for_a_senseless_list_of_results_from_a_box(
     box: ResultsHere, answer: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with box.source() as source:

@@ -91,7 +91,7 @@ def write(folder: Path, **files: str | bytes) -> None:
         (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
 
 
-def test_push_sends_files_byte_for_byte_and_only_once(
+def test_push_sends_files_byte_for_byte_and_a_second_push_sends_none_again(
     push: Push, source: Path, target: Path
 ) -> None:
     write(source, a="1", zero="", large=os.urandom(3 * MIB))
@@ -452,7 +452,9 @@ def test_push_finishes_with_a_second_process_on_the_box_if_the_first_hangs(
     link.close()
 
 
-def test_the_last_progress_report_of_push_counts_all_bytes(source: Path, target: Path) -> None:
+def test_the_last_progress_that_push_reports_is_all_files_and_bytes(
+    source: Path, target: Path
+) -> None:
     write(source, **{f"part{i}": bytes(1000) for i in range(50)})
     told: list[tuple[int, int]] = []
     link = ReconnectingLink(LocalWire, lost=lambda _: None, back=lambda: None, warn=lambda _: None)
