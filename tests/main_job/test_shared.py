@@ -36,7 +36,9 @@ def connected(rented: Rented) -> list[str]:
     return [box["name"] for box in found if box["connected"]]
 
 
-def test_later_commands_use_the_open_connection_without_another_login(rented: Rented) -> None:
+def test_commands_after_the_first_use_its_open_connection_and_do_not_log_in_again(
+    rented: Rented,
+) -> None:
     user = rented.user
     assert isinstance(user, Settled)
     repository = user.repository()

@@ -51,7 +51,7 @@ def listed(account: SimulatedAccount) -> list[str]:
     return [box.id for box in account.boxes]
 
 
-def test_down_destroys_the_box_and_keeps_a_record_of_what_it_cost(
+def test_down_destroys_the_box_and_saves_what_it_cost_in_its_record(
     user: User, accounts: dict[str, SimulatedAccount], there: LoopbackBox
 ) -> None:
     pods = accounts["runpod"]

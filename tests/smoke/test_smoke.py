@@ -163,7 +163,7 @@ def test_torch_without_cuda_is_only_a_warning_of_the_verdict(
     assert (trains.code, trains.out.splitlines()[-1]) == (1, "code torch-no-cuda need=126")
 
 
-def test_a_second_smoke_test_replaces_the_first_in_the_verdict() -> None:
+def test_a_second_smoke_test_of_a_box_overwrites_the_result_of_the_first_in_the_verdict() -> None:
     hot = {"check": "heat", "code": "gpu-hot", "outcome": "warn", "gpus": [0]}
     gpu = {"verdict": "warn", "reasons": [hot], "checks": [{"check": "heat", "gpu": 0}]}
     wrong = CheckResult(

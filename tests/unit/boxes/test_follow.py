@@ -187,7 +187,7 @@ def test_a_setup_that_died_while_the_link_was_lost_fails(folder: Path, rest: str
     steady.close()
 
 
-def test_logs_follow_ends_if_the_question_whether_the_run_ended_finds_no_link() -> None:
+def test_logs_follow_ends_if_only_its_query_for_the_runs_end_loses_the_link() -> None:
     """`logs -f` never ended: its run did while the shared connection was out of reach."""
 
     class Unpolled(LocalWire):

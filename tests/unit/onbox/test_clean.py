@@ -246,7 +246,9 @@ def test_clean_with_discard_keeps_a_tree_in_use_and_says_why(
     assert json.loads(json.dumps(document(kept)))["state"] == "kept"
 
 
-def test_clean_without_terminal_names_the_command_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clean_without_a_terminal_is_wrong_usage_and_prints_the_command_to_type(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(upkeep.Prompt, "has_terminal", lambda _: False)
     with pytest.raises(UsageError) as refused:
         upkeep._ask_to_clean("gpu", 1, upkeep._discards(["h@2"]), make_screen(json=True))

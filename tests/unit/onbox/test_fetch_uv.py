@@ -137,7 +137,9 @@ def test_a_wheel_of_uv_with_a_wrong_digest_leaves_no_file(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", [10, 400, -200, -1])
-def test_a_cut_off_download_of_uv_is_a_network_error(folder: Path, cut: int) -> None:
+def test_a_cut_off_download_of_uv_fails_with_incomplete_read_and_leaves_no_file(
+    folder: Path, cut: int
+) -> None:
     data = wheel()
     fetched = Fetched(folder, data, cut, hashlib.sha256(data).hexdigest())
     assert fetched.rc == 1
@@ -150,7 +152,7 @@ def test_a_cut_off_download_of_uv_is_a_network_error(folder: Path, cut: int) -> 
     [(None, b"", ""), (None, b"x", f"the SHA-256 of {WHEEL} is wrong\n"), (400, b"", "curl: (18)")],
     ids=["as uv's", "another one", "cut off"],
 )
-def test_uv_is_fetched_by_curl_on_a_box_without_python_with_the_same_checks(
+def test_on_a_box_without_python_curl_downloads_uv_and_its_checksum_is_checked_too(
     folder: Path, cut: int | None, other: bytes, says: str
 ) -> None:
     """A cut-off download is a network error, not a wrong digest."""

@@ -394,7 +394,7 @@ def test_a_shared_folder_below_a_symlink_out_of_the_tree_gives_an_error(placed: 
 
 
 @pytest.mark.parametrize(("steps", "said"), [("agent repo", "there"), ("repo", "no-python")])
-def test_on_a_box_without_python_the_repo_step_waits_for_that_of_the_agent_step(
+def test_on_a_box_without_python_the_repo_step_waits_until_the_agent_step_installed_one(
     tmp_path: Path, steps: str, said: str
 ) -> None:
     """As where the box's own is too old."""

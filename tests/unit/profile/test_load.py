@@ -315,7 +315,7 @@ def test_a_workdir_loses_a_trailing_slash_unless_it_is_the_root(given: str, mean
 
 
 @pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="this machine has no folder in memory")
-def test_a_profile_in_dev_shm_is_read_like_any_other_profile() -> None:
+def test_a_profile_in_dev_shm_may_extend_another_there() -> None:
     with TemporaryDirectory(dir="/dev/shm") as folder:
         Path(folder, "boxstrap.yaml").write_text("version: 1\nextends: base.yaml\n")
         Path(folder, "base.yaml").write_text("version: 1\nbox: {workdir: /elsewhere}\n")

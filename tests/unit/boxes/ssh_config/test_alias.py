@@ -39,7 +39,7 @@ def test_setup_announces_the_ssh_alias_of_a_box_once(
     assert len(said.getvalue()) == length
 
 
-def test_setup_names_no_scp_and_rsync_for_a_box_whose_shell_prints_at_each_login(
+def test_setup_says_not_for_scp_and_rsync_for_a_box_whose_shell_prints_at_each_login(
     place: ConfigPlace, make_box: MakeBox, screen: Screen, said: io.StringIO
 ) -> None:
     assert update_alias(make_box("my-box"), screen, is_noisy=True) == "my-box"
