@@ -132,6 +132,7 @@ class TrainStep(BoxStep):
 
     def why_right(self) -> str:
         """A training that failed, or died with the box, is not started again by itself."""
+        new_run.clean_environment(self.home)  # tmux is asked
         return start.why_done(self.request)
 
     def is_asked(self) -> bool:
@@ -144,7 +145,7 @@ class TrainStep(BoxStep):
         return super().is_left_alone() and own != self.setup.alive_run
 
     def what_changed(self, noted: str) -> str:  # noqa: ARG002 - it is a digest
-        if start.why_done(self.request):
+        if self.why_right():
             return "ran"
         of_key = (run for run in runs_below(f"{self.home}/runs") if run.key == self.setup.tree.key)
         last = max(of_key, key=made_at, default=None)
