@@ -105,7 +105,7 @@ data:
     rented.box.kill_sshd()
     rented.box.start_sshd()
     done = again.end().must(0)
-    assert "data       start  its settings changed" in done.err
+    assert "data       start  its data changed" in done.err
     assert "step 1 ./data/sent/deep c.bin 40000000" in done.out
     # A new run finds it too.
     assert "step 1 ./data/sent/deep c.bin" in rented.run("run", "--", "python train.py").must(0).out

