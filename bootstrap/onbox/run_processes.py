@@ -43,18 +43,26 @@ def living(run: RunFolder | None, known: Iterable[str] = ()) -> list[str]:
     return [f"{number} {stats[number].start} {boot}" for number in sorted(found, key=int)]
 
 
+def is_since_restart(run: RunFolder) -> bool:
+    """Return whether neither the box nor its container was restarted since a run began."""
+    _, start, boot = [*run.first("pid").split(), "", "", ""][:3]
+    init = stat_of("1")
+    is_same_boot = init and boot == boot_id() and start.isdigit()
+    return bool(init and is_same_boot and int(start) >= int(init.start))
+
+
 def left_of(run: RunFolder) -> list[str]:
     """Return what lives on of a run that is over; of one that was killed with its runner, which
     nobody noted, what is found."""
     noted = run.lines("left") or []
-    if run.state() == DIED and run.child.endswith(boot_id()):
+    if run.state() == DIED and is_since_restart(run):
         return living(run, noted)
     return [one for one in noted if is_alive(one)]
 
 
 def note_killed(run: RunFolder) -> None:
-    """Note what it left if it was killed with its runner just now: it did not die with the box."""
-    if run.state() == DIED and run.child.endswith(boot_id()):
+    """Note what it left if it was killed with its runner: it did not die with the box."""
+    if run.state() == DIED and is_since_restart(run):
         with suppress(OSError):  # a full disk
             write_whole(f"{run.path}/left", "".join(f"{one}\n" for one in living(run)))
 

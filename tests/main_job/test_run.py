@@ -72,8 +72,11 @@ class Runner:
         self.user.run("stop", *TO_LOCAL, "--all").must(0)
 
     def kill(self, name: str, record: str = "pid") -> None:
-        for line in (self.folder(name) / record).read_text().splitlines():
-            os.kill(int(line.split()[0]), signal.SIGKILL)
+        """Kill a run with all that it started, as what ends a box does; or what it recorded."""
+        lines = (self.folder(name) / record).read_text().splitlines()
+        for number in (int(line.split()[0]) for line in lines):
+            is_leader = os.getpgid(number) == number
+            (os.killpg if is_leader else os.kill)(number, signal.SIGKILL)
 
     def write(self, **texts: str) -> None:
         for name, text in texts.items():

@@ -19,7 +19,6 @@ from typing import Any
 
 from ..git import trees_of
 from ..metrics import newest, read_patterns
-from ..processes import boot_id, stat_of
 from ..redact import redactor_of_box
 from ..run_folder import (
     DIED,
@@ -35,7 +34,7 @@ from ..run_folder import (
     runs_below,
     secrets_of,
 )
-from ..run_processes import left_of
+from ..run_processes import is_since_restart, left_of
 
 METRIC_BYTES = 16384
 RESULTS_S, GPUS_S, TREES_S = 3, 5, 0.3
@@ -106,15 +105,8 @@ def run_document(run: RunFolder, state: str, resumed_by: str) -> dict[str, Any]:
         "tree": tree if "@" in tree else "",
         **({"queue": run.first("queue"), "attended": run.is_attended} if word == QUEUED else {}),
         "can_resume": word == DIED and run.has("resume") and not resumed_by,
-        "restarted": not (word == DIED and (run.has("left") or _since_boot(run))),
+        "restarted": not (word == DIED and (run.has("left") or is_since_restart(run))),
     }
-
-
-def _since_boot(run: RunFolder) -> bool:
-    """Return whether neither the box nor its container was restarted since a run began."""
-    _, start, boot = [*run.first("pid").split(), "", "", ""][:3]
-    init = stat_of("1")
-    return init is not None and boot == boot_id() and (_number(start) or 0) >= int(init.start)
 
 
 def box_document(runs: BoxRuns, key: str, folder: str) -> dict[str, Any]:

@@ -288,6 +288,8 @@ def test_status_counts_a_process_that_outlived_its_killed_run_and_stop_ends_it(
 ) -> None:
     run = run_of(workdir)
     (run / "resume").write_text("python train.py\n")
+    run_processes.note_killed(RunFolder(run))  # it began before the container did
+    assert not (run / "left").exists()
     with subprocess.Popen(["sleep", "60"]) as command:
         (run / "pid").write_text(f"{identity(command.pid)}\n" * 2)
         command.kill()
