@@ -180,7 +180,8 @@ class Run(Document):
     attended: bool = False
     """Whether a process on the box waits to start this queued run."""
     can_resume: bool = False
-    """Whether a run that died has a command to resume it (`train.resume`), and none did."""
+    """Whether a run that died has a command to resume it (`train.resume`), none did, and nothing of
+    it lives on."""
     resumed_by: str = ""
     """The run that went on from it."""
     begun: int = 0

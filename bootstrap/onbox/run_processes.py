@@ -47,8 +47,9 @@ def is_since_restart(run: RunFolder) -> bool:
     """Return whether neither the box nor its container was restarted since a run began."""
     _, start, boot = [*run.first("pid").split(), "", "", ""][:3]
     init = stat_of("1")
-    is_same_boot = init and boot == boot_id() and start.isdigit()
-    return bool(init and is_same_boot and int(start) >= int(init.start))
+    if not init or boot != boot_id() or not start.isdigit():
+        return False
+    return int(start) >= int(init.start)
 
 
 def left_of(run: RunFolder) -> list[str]:

@@ -203,6 +203,8 @@ def _below(row: RunStatus, *, whole: bool) -> list[str]:
     if run.can_resume:
         how = f"to resume it: boxstrap run --resume {run.name}"
         lines.append(f"its log and results are still there; {how}")
+    elif run.state == "died" and run.left:
+        lines.append(f"to end what lives on of it: boxstrap stop --run {run.name}")
     elif run.state in _NEXT:
         lines.append(_NEXT[run.state])
     return lines

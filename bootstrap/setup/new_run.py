@@ -309,7 +309,7 @@ _WHY = {
         "Begin a run on all with the command that goes on: boxstrap run --host … --host … -- "
         "COMMAND",
     ),
-    "left": ("processes of it live on", "End them, by its name: boxstrap stop --run RUN"),
+    "left": ("processes of it live on", "End them: boxstrap stop --run {run}"),
     "held": ("another run has its tree", "Wait for that, or stop it: boxstrap status"),
     "changed": (
         "the files of its tree have changed",
@@ -374,9 +374,12 @@ def _begun(box: BoxLogin, old: Run, wait_s: int, *, overwrite: bool = False) -> 
         raise results_in_the_way([said.get("log", "")], where, box.name)
     if why := said.get("refused"):
         what, hint = _WHY.get(why, ("the box does not say why", _SET_UP))
-        if (last := said.get("last", old.name)) != old.name and is_name(last):
+        last = said.get("last", "")
+        if not is_name(last):
+            last = old.name
+        if last != old.name:
             where = f"{box.label}, {last}, which went on from {old.name}"
-        raise NotSafeError(f"it can't go on: {what}.", where=where, hint=hint)
+        raise NotSafeError(f"it can't go on: {what}.", where=where, hint=hint.format(run=last))
     if not is_name(said.get("run", "")):
         raise StepFailedError(
             f"it was not started: {said.get('log', 'the box does not say why')}.",

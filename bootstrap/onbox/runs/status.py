@@ -87,6 +87,7 @@ def run_document(run: RunFolder, state: str, resumed_by: str) -> dict[str, Any]:
     tree = os.path.basename(run.first("dir"))
     log, started = run.stat("log"), run.stat("started")
     begun, over = run.stat("pid"), run.stat("exit")
+    left = len(left_of(run))
     return {
         "kind": "run",
         "run": run.name,
@@ -94,7 +95,7 @@ def run_document(run: RunFolder, state: str, resumed_by: str) -> dict[str, Any]:
         "state": word,
         "rc": _number(code),
         "ended": run.first("ended") if over else "",
-        "left": len(left_of(run)),
+        "left": left,
         "started": _number(run.first("started")),
         "made_us": started.st_mtime_ns // 1000 if started else 0,
         "written": int(log.st_mtime) if log else 0,
@@ -104,7 +105,7 @@ def run_document(run: RunFolder, state: str, resumed_by: str) -> dict[str, Any]:
         "over": int(over.st_mtime) if over else 0,
         "tree": tree if "@" in tree else "",
         **({"queue": run.first("queue"), "attended": run.is_attended} if word == QUEUED else {}),
-        "can_resume": word == DIED and run.has("resume") and not resumed_by,
+        "can_resume": word == DIED and run.has("resume") and not (resumed_by or left),
         "restarted": not (word == DIED and (run.has("left") or is_since_restart(run))),
     }
 

@@ -134,6 +134,8 @@ def test_a_run_that_died_says_whether_the_box_restarted_and_how_to_resume() -> N
     _, hint = lines_of([run("train-1", state="died", resumed_by="train-2")])
     assert hint.strip() == "train-2 went on from it"
     assert "was killed, and its runner too" in lines_of([without])[0]
+    _, hint = lines_of([run("train-1", state="died", left=1)])
+    assert "boxstrap stop --run train-1" in hint
 
 
 def test_status_shows_the_gpus_that_processes_of_a_run_use() -> None:

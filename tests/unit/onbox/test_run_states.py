@@ -297,6 +297,7 @@ def test_status_counts_a_process_that_outlived_its_killed_run_and_stop_ends_it(
         assert probed(workdir).outcome() == (
             "was killed, and its runner too; 1 of its processes live on"
         )
+        assert not probed(workdir).can_resume
         assert resume.why_not(RunFolder(run)) == "left"
         run_processes.note_killed(RunFolder(run))
         # As after a restart of the box: it did not die with that.
