@@ -27,6 +27,7 @@ from bootstrap.link.query import build_long_query
 from bootstrap.link.target import BoxOptions
 from bootstrap.link.tunnel import Forward, Tunnel, forwards, hold, host_of, is_free, parse_forward
 from bootstrap.link.wire import PIECE, Wire
+from bootstrap.onbox.retries import error_rows
 from bootstrap.runs.remote_command import RemoteProject, project_of
 from bootstrap.ui.screen import Screen
 from bootstrap.value import Document, document
@@ -175,6 +176,7 @@ def start_server(  # noqa: PLR0913 - each has its own name where it is called
         settings=[f"{name}={value.format(place=place)}" for name, value in kind.settings.items()],
         kernel=_kernel(place, project),
         logdir=posixpath.join(project.folder, logdir) if logdir else "",
+        ERRORS=error_rows(),
     )
     said: dict[str, list[str]] = {}
     for word, value in _said(wire, query):

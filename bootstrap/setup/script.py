@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from bootstrap import __version__
 from bootstrap.onbox.client import CLIENT_PATIENCE_S, SENDER_PATIENCE_S
+from bootstrap.onbox.retries import error_rows
 from bootstrap.onbox.values import Values
 from bootstrap.onbox.verdict.expected_hardware import ExpectedHardware, ExpectedMachine
 from bootstrap.paths import cache_dir, shipped, write_private
@@ -208,6 +209,7 @@ def constants() -> dict[str, Value]:
         "COMMIT_PATIENCE": SENDER_PATIENCE_S,
         "CLIENT_PATIENCE": CLIENT_PATIENCE_S,
         "LOCK_PATIENCE": LOCK_PATIENCE_S,
+        "ERRORS": error_rows(),
         "KNOWN_HOSTS": list(known_hosts()),
         "AGENT_PACKAGES": list(AGENT_PACKAGES),
         "UV_VERSION": uv_release.VERSION,

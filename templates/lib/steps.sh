@@ -12,7 +12,7 @@ facts() {
     "resume=${RESUME-}" "overwrite=$OVERWRITE" "queue=${QUEUE-}" "nodes_id=$NODES_ID" "id=$RUN_ID" "gpus=$RUN_GPUS" \
     "variables=$RUN_VARIABLES" "command=$TRAIN_COMMAND" "session=$TRAIN_SESSION" "grace=$TRAIN_GRACE" \
     "is_local=$IS_LOCAL" ${SHARED[@]+"${SHARED[@]/#/shared=}"} ${SECRETS[@]+"${SECRETS[@]/#/secret=}"} \
-    ${RESULTS[@]+"${RESULTS[@]/#/result=}"} "${ERRORS[@]/#/error=}" \
+    ${RESULTS[@]+"${RESULTS[@]/#/result=}"} \
     ${ENV_NAMES[@]+"${ENV_NAMES[@]/#/env_name=}"} ${ENV_VALUES[@]+"${ENV_VALUES[@]/#/env_value=}"} "$@" over
 }
 

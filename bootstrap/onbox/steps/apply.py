@@ -12,6 +12,7 @@ from contextlib import suppress
 
 from .. import step_report
 from ..processes import forget_locale
+from ..retries import classify
 from ..run_folder import write_whole
 from ..step_report import StepError, log, tell
 from .step import SKIPPED, read_setup, step_named
@@ -40,8 +41,9 @@ def main() -> int:
         if not step.check():
             raise StepError("check-failed")
     except StepError as error:
-        write_whole(f"{setup.folder}/logs/{name}.code", f"{error.code}\n")
         log(*error.sentences)
+        code = error.code or classify(f"{setup.folder}/logs/{name}.log")
+        write_whole(f"{setup.folder}/logs/{name}.code", f"{code}\n")
         return error.rc
     step.note_success()
     tell("ok")

@@ -24,7 +24,7 @@ class PythonStep(BoxStep):
         return self.setup.environment.is_right()
 
     def apply(self) -> None:
-        retries = Retries(f"{self.setup.folder}/logs/python.log", self.setup.facts["error"])
+        retries = Retries(f"{self.setup.folder}/logs/python.log")
         place = (self.setup.environment, self.setup.facts, retries)
         # Late: who only looks needs none of it.
         if self.values.conda:

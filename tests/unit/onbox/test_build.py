@@ -26,7 +26,6 @@ from bootstrap.onbox.step_report import StepError
 from bootstrap.onbox.steps.python import PythonStep
 from bootstrap.onbox.steps.step import SetupFacts
 from bootstrap.onbox.values import Values
-from bootstrap.steps.shell import shell_part
 from tests.unit.steps.test_classify_error import SAID
 
 UV = """\
@@ -63,7 +62,7 @@ class BuildPlace:
         facts = {"setup": [str(self.setup)], "command": [command]}
         tree = BoxTree(str(self.home), "k", str(self.tree))
         place = (Values(values), tree, str(self.tree), f"{self.tree}/.venv", ".venv")
-        return Build(BoxEnvironment(*place), facts, Retries("/nowhere", ()))
+        return Build(BoxEnvironment(*place), facts, Retries("/nowhere"))
 
     def words(self) -> list[str]:
         """What uv was asked since the last call."""
@@ -329,11 +328,6 @@ def test_the_box_waits_for_files_until_its_client_was_silent_for_two_minutes(
     assert waited(it_follows=True) == 0
 
 
-ERRORS = subprocess.check_output(
-    ["bash", "-c", f"{shell_part('lib', 'errors')}\nprintf '%s\\0' \"${{ERRORS[@]}}\""], text=True
-).split("\0")[:-1]
-
-
 @pytest.mark.parametrize(("code", "said"), SAID, ids=range(len(SAID)))
 def test_setup_repeats_an_install_only_after_a_network_failure(
     code: str, said: str, tmp_path: Path
@@ -341,7 +335,7 @@ def test_setup_repeats_an_install_only_after_a_network_failure(
     """The shell reads what failed in the same words."""
     (tmp_path / "log").write_text(f"No route to host\ntrying again in 2 s\n{said}\n")
     is_networks = code == "no-dns" or code.endswith("-unreachable")
-    assert Retries(f"{tmp_path}/log", ERRORS).network_error() == (code if is_networks else "")
+    assert Retries(f"{tmp_path}/log").network_error() == (code if is_networks else "")
 
 
 def test_a_network_failure_is_retried_for_a_minute_and_no_longer(
@@ -353,13 +347,13 @@ def test_a_network_failure_is_retried_for_a_minute_and_no_longer(
         log.write_text("No route to host\n")
         return 4
 
-    assert Retries(str(log), ERRORS).run(fails) == 4
+    assert Retries(str(log)).run(fails) == 4
     assert clock.slept == [2, *[8] * 8]
     said = capsys.readouterr()
     assert said.out.splitlines() == ["wait code=index-unreachable"] * 9
     assert said.err.splitlines()[0] == "trying again in 2 s"
     log.write_text("sudo: unable to resolve host box: Name or service not known\n")
-    assert Retries(str(log), ERRORS).run(lambda: 5) == 5
+    assert Retries(str(log)).run(lambda: 5) == 5
     assert len(clock.slept) == 9
 
 
@@ -367,7 +361,7 @@ def test_setup_names_the_proxy_as_cause_only_if_that_proxy_does_not_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "log").write_text("tunnel error: Connection refused\n")
-    one = Retries(f"{tmp_path}/log", ERRORS)
+    one = Retries(f"{tmp_path}/log")
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         monkeypatch.setenv("HTTPS_PROXY", f"http://me:secret@127.0.0.1:{port}/")

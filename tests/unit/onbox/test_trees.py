@@ -316,7 +316,7 @@ def test_an_environment_that_a_live_run_uses_is_not_changed(trees: Trees) -> Non
     (trees.home / "uv").write_text(f"{sys.executable}\n")
     facts = {"setup": [str(trees.home)]}
     with pytest.raises(StepError) as refused:
-        Build(trees.environment_of(1), facts, Retries("", ())).build()
+        Build(trees.environment_of(1), facts, Retries("")).build()
     assert refused.value.code == "environment-in-use"
     assert "run-2" in str(refused.value)
 

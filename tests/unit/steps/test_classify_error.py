@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.onbox.retries import error_rows
 from bootstrap.steps.event_codes import CODES, named_in
-from bootstrap.steps.shell import shell_part
+from bootstrap.steps.shell import assignments, shell_part
 
 UV = "error: Failed to fetch: http://10.9.9.9/simple/x/\n  cause: client error (Connect)\n"
 SAID = (
@@ -85,7 +86,8 @@ SAID = (
 def classify(folder: Path, said: str, then: str = 'classify_error "$STEP_LOG"') -> str:
     """Return the code that the library finds in a step's log."""
     (folder / "log").write_text(f"{said}\n")
-    library = "".join(shell_part("lib", name) for name in ("base", "errors"))
+    library = assignments({"ERRORS": error_rows()})
+    library += "".join(shell_part("lib", name) for name in ("base", "errors"))
     done = subprocess.run(
         ["/bin/bash", "--norc", "-c", f"emit() {{ :; }}\nSTEP_LOG=$PWD/log\n{library}\n{then}"],
         capture_output=True,
