@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bootstrap.errors import UsageError, write_error
-from bootstrap.paths import expanded, write_users_file
+from bootstrap.paths import expanded, read_regular, write_users_file
 from bootstrap.tasks.command import CONSENT, JSON, SET, Call, chosen, command
 from bootstrap.tasks.options import COMMITTED, PROFILE, REPO, Option
 from bootstrap.value import replace
@@ -90,15 +90,21 @@ def init(call: Call) -> None:
         # A folder without a repository, or without a commit, can still get a profile.
         root, url, lacking = place, None, [f"{error.what} {error.hint}"]
     file, facts = root / "boxstrap.yaml", look_where_you_stand(root, place, command=command)
+    known = {"url": url, "last_commit": last_commit}
     prompt = Prompt(print)
     if len(facts.candidates) > 1 and not (call.is_json or file.exists()) and prompt.has_terminal():
         script = prompt.choose("Which of them is the training?", facts.candidates)
         facts = look_where_you_stand(root, place, script=script)
-    facts = replace(facts, url=url, last_commit=last_commit)
+    facts = replace(facts, **known)
     try:
         if file.is_symlink():  # also one that leads nowhere
             raise FileExistsError
-        write_users_file(file, write_profile(facts), "x")
+        mode = "x"
+        if command and file.exists():
+            # Its notes advise commands: one is taken while the file is as it was written.
+            first = write_profile(replace(look_where_you_stand(root, place), **known))
+            mode = "w" if read_regular(file) == first.encode() else "x"
+        write_users_file(file, write_profile(facts), mode)
     except FileExistsError:
         raise UsageError(
             "it is there already; nothing was written.",

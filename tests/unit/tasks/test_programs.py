@@ -298,13 +298,14 @@ def test_init_takes_the_likelier_training_script_unless_option_command_gives_one
     assert (
         'command: "python train_a.py"    # chosen by its name and contents' in profile.read_text()
     )
-    profile.unlink()
+    # As its notes advise: nobody has touched the file since.
     done = user.run("init", "--command", "python train_bc.py --epochs 3").must(0)
     assert "may be" not in done.out
     assert 'command: "python train_bc.py --epochs 3"    # as you said' in profile.read_text()
     assert "packages: [torch]    # train_bc.py imports it" in profile.read_text()
     refused = user.run("init", "--command", "a\nb").must(2)
     assert "a line break" in refused.err or "control character" in refused.err
+    assert "there already" in user.run("init", "--command", "python train_a.py").must(2).err
 
 
 def test_an_internal_error_exits_with_1_and_a_crash_report_without_traceback(at: User) -> None:
