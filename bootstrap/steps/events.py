@@ -38,6 +38,7 @@ WHY: Mapping[str, str] = {
     "commit": "new commit",
     "snapshot": "new changes of yours",
     "requirements": "new requirements",
+    "build": "files that its build may read changed",
     "command": "new command",
     "data": "its data changed",
     "restarted": "the box was restarted",

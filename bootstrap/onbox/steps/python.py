@@ -37,8 +37,11 @@ class PythonStep(BoxStep):
             Build(*place).build()
 
     def what_changed(self, noted: str) -> str:
-        before, now = (re.split(_DIGEST, text)[0] for text in (noted, self.inputs()))
-        return "requirements" if before == now else "changed"
+        both = noted, self.inputs()
+        for reason, rest in (("build", r"[0-9a-f]{64} $"), ("requirements", _FILES)):
+            if len({re.sub(rest, "", text) for text in both}) == 1:
+                return reason
+        return "changed"
 
 
-_DIGEST = r" (?:\$.)?[0-9a-f]{64}[ \\]"
+_FILES = r" (?:\$.)?[0-9a-f]{64}[ \\](?s:.*)"

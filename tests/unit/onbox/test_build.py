@@ -208,15 +208,23 @@ def test_bytecode_is_compiled_ahead_only_on_several_cores(
 
 
 @pytest.mark.parametrize(
-    ("values", "why"), [({}, "requirements"), ({"extras": ["x"]}, "changed")], ids=["", "more"]
+    ("file", "values", "why"),
+    [
+        ("requirements.txt", {}, "requirements"),
+        ("requirements.txt", {"extras": ["x"]}, "changed"),
+        ("notes.txt", {}, "build"),
+    ],
 )
 def test_the_reason_to_rebuild_an_environment_says_what_changed_in_profile_or_files(
-    place: BuildPlace, values: dict[str, Any], why: str
+    place: BuildPlace, file: str, values: dict[str, Any], why: str
 ) -> None:
+    (place.tree / "setup.py").write_text("import setuptools; setuptools.setup()\n")
+    (place.tree / "requirements.txt").write_text("-e .\n")
     before = place.build()._env.inputs
     facts = {"home": str(place.home), "key": "k", "tree": str(place.tree), "number": "1"}
     facts |= {"main": str(place.tree), "main_venv": f"{place.tree}/.venv", "venv": ".venv"}
-    (place.tree / "requirements.txt").write_text("numpy\n")
+    with (place.tree / file).open("a") as opened:
+        opened.write("numpy\n")
     asked = {name: [text] for name, text in facts.items()}
     step = PythonStep(SetupFacts({**asked, "values": [json.dumps(values)]}))
     assert step.what_changed(before) == why
