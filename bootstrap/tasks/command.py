@@ -298,6 +298,7 @@ def _with_box(given: Mapping[str, Any]) -> Mapping[str, Any]:
     if not names or others or given.get("hosts") or given["host"] not in (None, [], box, [box]):
         return given
     from bootstrap.link.record import all_boxes
+    from bootstrap.link.registry import only_box
     from bootstrap.runs.known_runs import box_of_runs, is_box_of_runs
 
     plain = [name.removeprefix(f"{box}/") for name in names]
@@ -312,6 +313,8 @@ def _with_box(given: Mapping[str, Any]) -> Mapping[str, Any]:
                 hint="The boxes: boxstrap boxes. The runs: boxstrap runs --all",
             )
         said = f"{only} is the one box here that is known to have {called}"
+        with contextlib.suppress(WhichBoxError):
+            only = "" if only_box(Call(given).options().repository[0]).name == only else only
         return {**given, "host": only, "says": said} if only else given
     return {**given, "host": box, "run": plain[0] if isinstance(run, str) else plain}
 

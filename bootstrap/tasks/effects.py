@@ -138,7 +138,10 @@ NOT_OBEYED = (
 
 NEXT = {
     0: ("done", "go on"),
-    1: ("an error of boxstrap itself", "tell the user, with the report that it names"),
+    1: (
+        "a file or folder of this machine can't be used, or an internal error",
+        "tell the user, with the file or the report that it names",
+    ),
     2: (
         "wrong usage, a wrong profile, or a question that an option answers",
         "do what `error.next` says; for consent or a price ask the user",

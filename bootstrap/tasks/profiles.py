@@ -90,20 +90,20 @@ def init(call: Call) -> None:
         # A folder without a repository, or without a commit, can still get a profile.
         root, url, lacking = place, None, [f"{error.what} {error.hint}"]
     file, facts = root / "boxstrap.yaml", look_where_you_stand(root, place, command=command)
-    known = {"url": url, "last_commit": last_commit}
     prompt = Prompt(print)
     if len(facts.candidates) > 1 and not (call.is_json or file.exists()) and prompt.has_terminal():
         script = prompt.choose("Which of them is the training?", facts.candidates)
         facts = look_where_you_stand(root, place, script=script)
-    facts = replace(facts, **known)
+    facts = replace(facts, url=url, last_commit=last_commit)
     try:
         if file.is_symlink():  # also one that leads nowhere
             raise FileExistsError
         mode = "x"
         if command and file.exists():
             # Its notes advise commands: one is taken while the file is as it was written.
-            first = write_profile(replace(look_where_you_stand(root, place), **known))
-            mode = "w" if read_regular(file) == first.encode() else "x"
+            first = look_where_you_stand(root, place)
+            written = write_profile(replace(first, url=url, last_commit=last_commit))
+            mode = "w" if read_regular(file) == written.encode() else "x"
         write_users_file(file, write_profile(facts), mode)
     except FileExistsError:
         raise UsageError(

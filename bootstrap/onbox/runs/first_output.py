@@ -29,6 +29,7 @@ _OWN = re.compile(
     re.IGNORECASE,
 )
 """A line of a training, with a step, a metric or a progress bar."""
+_TRACEBACK = "Traceback (most recent call last):"
 _SHOWN, _READ = 4000, 65536
 
 
@@ -67,6 +68,11 @@ def became(run: RunFolder) -> Iterator[str]:
     output, or its last if it failed."""
     if not (run.has("exit") or run.state() == QUEUED):
         time.sleep(0.3)  # a failure at its start shows by then
+        tries = 30
+        # What printed a traceback takes its time to end: its threads, its GPU.
+        while tries and not run.has("exit") and _TRACEBACK in _begin_of(run, _READ):
+            time.sleep(0.1)
+            tries -= 1
     state, log = run.state(), run.stat("log")
     if state == "finished 0" and not (log and log.st_size):
         from ..results.run_results import MADE, read_record  # late: few print nothing

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
@@ -13,6 +15,7 @@ from bootstrap.boxes.follow import FirstOutput, first_output, not_shown, watch_b
 from bootstrap.boxes.run import Run
 from bootstrap.link import LocalWire
 from bootstrap.link.query import AskedBox
+from bootstrap.onbox.processes import identity
 from bootstrap.onbox.run_folder import RunFolder
 from bootstrap.onbox.runs.first_output import await_output, became, is_first
 from tests.unit.boxes.conftest import BoxHome
@@ -137,3 +140,15 @@ def test_run_says_that_a_run_made_nothing_if_it_left_neither_output_nor_new_resu
     )
     found, _ = watch(box_home, log)
     assert (found.state, found.rc, found.made_nothing) == ("finished", 0, nothing)
+
+
+def test_a_run_that_prints_a_traceback_and_ends_a_second_later_is_told_as_failed(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "pid").write_text(f"{identity(os.getpid())}\n")
+    (tmp_path / "log").write_text("step 1 loss 2\nTraceback (most recent call last):\n")
+    end = threading.Timer(1, lambda: (tmp_path / "exit").write_text("1\n"))
+    end.start()
+    state, _ = became(RunFolder(tmp_path))
+    end.join()
+    assert state == "finished 1"
