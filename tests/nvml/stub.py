@@ -52,6 +52,23 @@ def build_agent(folder: Path) -> Path:
     return folder / "bin" / "python"
 
 
+_VERIFY = """
+import json, sys
+sys.path.insert(0, "box/current")
+from onbox.verdict import expected_hardware, readers, verify
+wanted = expected_hardware.parse_expected(open("order.json").read())
+asked = verify.Inquiry(**json.loads(sys.argv[1]))
+try:
+    result = verify.ask(asked, wanted._replace(run_alive=bool(sys.argv[2])))
+except readers.OwnError as error:
+    sys.exit(str(error))
+verify.keep(result, "result.json")
+print(verify.summary(result), end="")
+sys.exit(6 if result["verdict"] == "return" else 0)
+"""
+"""As the step `gpu` does it."""
+
+
 @dataclass(frozen=True)
 class VerifyRun:
     """The result of one run of the check."""
@@ -80,9 +97,16 @@ class NvmlRig:
     library: Path
 
     def run(
-        self, scenario: str, *options: str, order: object = None, stub: bool = True
+        self,
+        scenario: str,
+        *,
+        order: object = None,
+        stub: bool = True,
+        run_alive: bool = False,
+        **asked: object,
     ) -> VerifyRun:
-        """Run the real check against a scenario; `stub=False` leaves the library out."""
+        """Run the real check against a scenario; `stub=False` leaves the library out. `asked`: as
+        `verify.Inquiry`."""
         (self.folder / "scenario").write_text(scenario)
         (self.folder / "order.json").write_text(json.dumps(order or {}))
         out = self.folder / "result.json"
@@ -90,18 +114,10 @@ class NvmlRig:
         environment = {"PATH": os.environ["PATH"], "NVML_SCENARIO": str(self.folder / "scenario")}
         if stub:
             environment["LD_LIBRARY_PATH"] = str(self.library.parent)
-        command = [
-            self.python,
-            "box/current/onbox",
-            "verdict.verify",
-            "--order",
-            "order.json",
-            "--out",
-            "result.json",
-        ]
+        words = (self.python, "-I", "-B", "-c", _VERIFY, json.dumps(asked), str(run_alive or ""))
         started = time.monotonic()
         done = subprocess.run(
-            [*map(str, command), *options],
+            [*map(str, words)],
             cwd=self.folder,
             env=environment,
             capture_output=True,

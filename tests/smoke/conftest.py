@@ -58,17 +58,30 @@ class Smoked:
         return [(r["outcome"], r["code"], r["gpus"]) for r in self.verdict["reasons"]]
 
 
+_SMOKE = """
+import json, sys
+sys.path.insert(0, "box/current")
+from onbox.smoke import smoke
+said, code = smoke.tested(smoke.SmokeTest(**json.loads(sys.argv[1])))
+print(said, end="")
+sys.exit(code)
+"""
+"""As the step `smoke` does it."""
+
+
 def smoke(
     box: stub.NvmlRig,
     scenario: str,
     python: Path,
-    *options: str,
+    *,
     order: object = None,
     env: Mapping[str, str] = MappingProxyType({}),
+    **asked: object,
 ) -> Smoked:
-    """Run the NVML verdict and then the smoke test on top of it, as a box does."""
-    asked = box.run(scenario, order=order)
-    assert asked.code in (0, 6), asked.err
+    """Run the NVML verdict and then the smoke test on top of it, as a box does. `asked`: as
+    `SmokeTest`."""
+    verified = box.run(scenario, order=order)
+    assert verified.code in (0, 6), verified.err
     given = {
         "PATH": os.environ["PATH"],
         "NVML_SCENARIO": str(box.folder / "scenario"),
@@ -76,16 +89,9 @@ def smoke(
         "OMP_NUM_THREADS": "1",
         **env,
     }
-    command = [
-        box.python,
-        box.folder / "box/current/onbox",
-        "smoke.smoke",
-        "--python",
-        python,
-        "--mode",
-        "quick",
-    ]
-    command += ["--order", "order.json", "--out", "result.json", *options]
+    asked = {"python": str(python), "mode": "quick", **asked}
+    asked |= {"order": "order.json", "out": "result.json"}
+    command = (box.python, "-I", "-B", "-c", _SMOKE, json.dumps(asked))
     done = subprocess.run(
         [str(word) for word in command],
         cwd=box.folder,

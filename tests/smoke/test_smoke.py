@@ -47,7 +47,7 @@ def smoked(box: stub.NvmlRig, torch_python: Path) -> Smoked:
     slow = f"gpu.{GPU['crawls']}.name = NVIDIA A100-SXM4-80GB\n"
     scenario = f"{A100}\ncount = {len(FAULTS)}\n{names}{slow}gpu.throttle = 4\ngpu.power = 250000\n"
     # Fourteen processes load torch at the same time, beside other tests.
-    return smoke(box, scenario, torch_python, "--device", "cpu", "--limit", "400")
+    return smoke(box, scenario, torch_python, device="cpu", limit=400)
 
 
 def test_a_healthy_gpu_passes_the_smoke_test_though_other_gpus_of_the_box_fail(
@@ -129,7 +129,7 @@ def test_a_smoke_test_that_hangs_or_crashes_is_ended_and_the_verdict_names_what_
     lay_programs(tmp_path / "box/current")
     (tmp_path / "box/current/onbox/smoke/stress.py").write_text(worker)
     sick = stub.NvmlRig(tmp_path, rig.python, rig.library)
-    answer = smoke(sick, RTX4090, rig.python, "--device", "cpu", "--limit", "0.7")
+    answer = smoke(sick, RTX4090, rig.python, device="cpu", limit=0.7)
     assert [reason[1] for reason in answer.reasons()] == [code]
     assert answer.says("smoke", 0) == says
     assert answer.code == (6 if code == "smoke-failed" else 0)
@@ -159,7 +159,7 @@ def test_torch_without_cuda_is_only_a_warning_of_the_verdict(
     answer = smoke(rig, A100, torch_python)
     assert (answer.code, answer.reasons()) == (0, [("warn", "torch-no-cuda", [])])
     assert answer.out.endswith("\nwarn code=torch-no-cuda need=126\n")
-    trains = smoke(rig, A100, torch_python, "--only", "")
+    trains = smoke(rig, A100, torch_python, trains=True)
     assert (trains.code, trains.out.splitlines()[-1]) == (1, "code torch-no-cuda need=126")
 
 

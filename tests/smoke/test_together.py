@@ -40,7 +40,7 @@ def try_group(rig: stub.NvmlRig, tmp_path: Path, torch_python: Path) -> Try:
     def run(count: int, fault: str, **env: str) -> Smoked:
         scenario = f"{A100}\ncount = {count}\n"
         env["TOGETHER_FAULT"] = fault
-        return smoke(box, scenario, torch_python, "--device", "cpu", env=env)
+        return smoke(box, scenario, torch_python, device="cpu", env=env)
 
     return run
 

@@ -1,16 +1,13 @@
-"""Test whether each GPU computes correctly, and as fast as its model should. `onbox smoke.smoke …`
+"""Test whether each GPU computes correctly, and as fast as its model should.
 
 Starts `stress.py` in the environment of the training, once for each GPU, all at the same time,
 while `top_stream.py` samples them; then `together.py`, if there are several GPUs and each is well.
 `judge.py` judges the results by `peaks.py`. They are added to
-the document that `verify.py` wrote, as checks and reasons whose name starts with "smoke". Standard
-output gets lines for people, like those of `verify.py`. Exit code: 0 keep or warn, 6 return, 1 own
-error, or a training that can't begin.
+the document that `verify.py` wrote, as checks and reasons whose name starts with "smoke".
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
@@ -20,9 +17,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import MAIN
 from ..python import torch_compat
@@ -36,6 +33,24 @@ LIMIT = {"quick": 60.0, "full": 150.0}  # seconds until a worker is given up
 TOGETHER = 20.0  # likewise for GPUs that talk to each other, from when they have their library
 NO_P2P = "NCCL_P2P_DISABLE"
 SAMPLE_EVERY = 0.1  # seconds
+
+
+class SmokeTest(NamedTuple):
+    """What is asked of it."""
+
+    python: str
+    """That of the environment to try the GPUs with."""
+    mode: str
+    order: str
+    """The file of what was ordered, as JSON."""
+    out: str
+    """The file of the verdict to join, as `verify.py` wrote it."""
+    device: str = "cuda"
+    """`cpu`: the arithmetic alone."""
+    limit: float | None = None
+    """Seconds until a worker is given up."""
+    trains: bool = False
+    """Whether a training begins after it."""
 
 
 class Worker(threading.Thread):
@@ -154,9 +169,9 @@ class SampleStream:
 class Workers:
     """The processes of `together.py`, one a GPU, which import their library while others work."""
 
-    def __init__(self, gpus: list[dict[str, Any]], options: argparse.Namespace, *mode: str) -> None:
-        self.meet = tempfile.mkdtemp(prefix="smoke-", dir=Path(options.out).parent)
-        command = [options.python, "-B", MAIN, "smoke.together", "--device", options.device, *mode]
+    def __init__(self, gpus: list[dict[str, Any]], asked: SmokeTest, *mode: str) -> None:
+        self.meet = tempfile.mkdtemp(prefix="smoke-", dir=Path(asked.out).parent)
+        command = [asked.python, "-B", MAIN, "smoke.together", "--device", asked.device, *mode]
         command += ["--size", str(len(gpus)), "--meet", self.meet]
         self._workers = [
             Worker(gpu, gpus, [*command, "--rank", str(rank)]) for rank, gpu in enumerate(gpus)
@@ -181,39 +196,37 @@ class Workers:
 
 
 def try_all(
-    gpus: list[dict[str, Any]], options: argparse.Namespace
+    gpus: list[dict[str, Any]], asked: SmokeTest
 ) -> tuple[list[GpuTrial], GroupTrial | None]:
     """Test each GPU, all at the same time, and then all together if each is well."""
-    stress = [options.python, "-B", MAIN, "smoke.stress", "--mode", options.mode]
-    stress += ["--device", options.device, "--lock", f"{options.out}.bus"]
+    stress = [asked.python, "-B", MAIN, "smoke.stress", "--mode", asked.mode]
+    stress += ["--device", asked.device, "--lock", f"{asked.out}.bus"]
     # NCCL knows no slices (MIG).
     several = len(gpus) > 1 and not any("MIG" in gpu["name"] for gpu in gpus)
     with SampleStream() as stream:
         workers = [Worker(gpu, [gpu], stress) for gpu in gpus]
-        together = Workers(gpus, options) if several else None
+        together = Workers(gpus, asked) if several else None
         for worker in workers:
-            worker.go(options.limit or LIMIT[options.mode])
+            worker.go(asked.limit or LIMIT[asked.mode])
         for worker in workers:
             worker.wait()
-    trials = [worker.trial(options.mode, list(stream.of(worker))) for worker in workers]
+    trials = [worker.trial(asked.mode, list(stream.of(worker))) for worker in workers]
     if together is None:
         return trials, None
     if any(trial.ended or not trial.value("start") for trial in trials):
         together.drop()
         return trials, None
-    return trials, try_together(together, gpus, options)
+    return trials, try_together(together, gpus, asked)
 
 
-def try_together(
-    together: Workers, gpus: list[dict[str, Any]], options: argparse.Namespace
-) -> GroupTrial:
+def try_together(together: Workers, gpus: list[dict[str, Any]], asked: SmokeTest) -> GroupTrial:
     """Let all GPUs talk; if they fail, find the pair, and try without peer-to-peer access."""
     group = GroupTrial([gpu["index"] for gpu in gpus], together.go(TOGETHER))
     if not group.failure() or os.environ.get(NO_P2P) == "1":
         return group
-    group.pairs = Workers(gpus, options, "--pairs").go(TOGETHER)
+    group.pairs = Workers(gpus, asked, "--pairs").go(TOGETHER)
     os.environ[NO_P2P] = "1"
-    group.without = GroupTrial(group.gpus, Workers(gpus, options).go(TOGETHER))
+    group.without = GroupTrial(group.gpus, Workers(gpus, asked).go(TOGETHER))
     del os.environ[NO_P2P]
     return group
 
@@ -303,34 +316,20 @@ def told(results: list[CheckResult], *, trains: bool) -> tuple[str, int]:
     return "".join(lines), 1 if unusable else 6 if returned else 0
 
 
-def tested(words: Sequence[str]) -> tuple[str, int]:
-    """Do it, as the words ask; return what there is to say, and the exit code."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--python", required=True, help="of the environment to try them with")
-    parser.add_argument("--mode", choices=sorted(LIMIT), required=True)
-    parser.add_argument("--order", required=True, help="what was ordered, as JSON")
-    parser.add_argument("--out", required=True, help="the verdict to join, as verify.py wrote it")
-    parser.add_argument("--device", default="cuda", help="cpu: the arithmetic alone")
-    parser.add_argument("--limit", type=float, help="seconds until a worker is given up")
-    parser.add_argument("--only", default="smoke", help="the steps asked for: no training begins")
-    options = parser.parse_args(words)
+def tested(asked: SmokeTest) -> tuple[str, int]:
+    """Do it; return what there is to say, as lines for people like those of `verify.py`, and the
+    exit code: 0 keep or warn, 6 return, 1 own error, or a training that can't begin."""
     began = time.monotonic()
     try:
-        wanted = parse_expected(Path(options.order).read_text("utf-8"))
-        document = json.loads(Path(options.out).read_text("utf-8"))
-        target = torch_compat.read_target(Path(options.out))
+        wanted = parse_expected(Path(asked.order).read_text("utf-8"))
+        document = json.loads(Path(asked.out).read_text("utf-8"))
+        target = torch_compat.read_target(Path(asked.out))
     except (OSError, ValueError, TypeError, KeyError) as error:
         return f"the smoke test can't run: {error}\n", 1
     answering = [gpu for gpu in document["gpus"] if gpu.get("name")]
     links = has_links(document, answering)
-    results = judged(*try_all(answering, options), target, options.device, links)
+    results = judged(*try_all(answering, asked), target, asked.device, links)
     results = [with_profile_outcome(result, wanted) for result in results]
-    write(joined(document, results), options.out)
-    said, code = told(results, trains=not options.only)
+    write(joined(document, results), asked.out)
+    said, code = told(results, trains=asked.trains)
     return summary(results, time.monotonic() - began) + said, code
-
-
-def main() -> int:
-    said, code = tested(sys.argv[1:])
-    sys.stdout.write(said)
-    return code

@@ -33,21 +33,25 @@ class GpuStep(BoxStep):
 
     def apply(self) -> None:
         from ..verdict import verify  # late: who only looks needs none of it
+        from ..verdict.expected_hardware import parse_expected
         from ..verdict.readers import OwnError
 
         site.main()  # what asks NVML is in the environment of this program's own
-        order, said = f"{self.home}/gpu.order", f"{self.home}/gpu.said"
-        write_whole(order, f"{self._order}\n", 0o600)
+        said, ahead = f"{self.home}/gpu.said", os.environ.get("CLOCK_AHEAD")
+        write_whole(f"{self.home}/gpu.order", f"{self._order}\n", 0o600)
         write_whole(f"{self.home}/gpu.devices", _devices(), 0o600)
-        words = ["--workdir", self.home, "--index", self.setup.one("index"), "--order", order]
-        words += ["--wheel", self._wheel, "--git", self.values.clone_url]
-        if ahead := os.environ.get("CLOCK_AHEAD"):
-            words += ["--ahead", ahead]
-        if any(run.is_running for run in live_runs(self.home)):
-            words += ["--run-alive"]
+        asked = verify.Inquiry(
+            workdir=self.home,
+            index_url=self.setup.one("index"),
+            wheel=self._wheel,
+            git=self.values.clone_url,
+            ahead=float(ahead) if ahead else None,
+        )
+        is_busy = any(run.is_running for run in live_runs(self.home))
         try:
-            result = verify.ask(verify.parse(words))
-        except OwnError as error:
+            wanted = parse_expected(self._order)._replace(run_alive=is_busy)
+            result = verify.ask(asked, wanted)
+        except (OwnError, ValueError, TypeError) as error:
             write_whole(said, "")
             raise StepError("command-failed", str(error)) from None
         verify.keep(result, f"{self.home}/gpu.json")

@@ -49,9 +49,9 @@ class SmokeStep(BoxStep):
 
         if not self._tried:
             return log("there is no environment yet: only NVML was asked")
-        words = ["--python", f"{self._tried}/bin/python", "--mode", self.values.smoke]
-        words += ["--order", f"{self.home}/gpu.order", "--out", f"{self.home}/gpu.json"]
-        said, rc = smoke.tested([*words, "--only", self.setup.one("only")])
+        files = (f"{self.home}/gpu.order", f"{self.home}/gpu.json")
+        asked = smoke.SmokeTest(f"{self._tried}/bin/python", self.values.smoke, *files)
+        said, rc = smoke.tested(asked._replace(trains=not self.setup.one("only")))
         code = report(said)
         if rc:
             raise StepError(code or "command-failed", rc=rc)

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from bootstrap.onbox import MAIN
-from bootstrap.onbox.verdict import gpu_checks, gpu_reader, judge, verify
+from bootstrap.onbox.verdict import gpu_checks, gpu_reader, judge
 from bootstrap.onbox.verdict.expected_hardware import ExpectedHardware
-from bootstrap.onbox.verdict.readers import OwnError
 
 ONBOX = Path(MAIN).parent
 NOTHING: dict[str, Any] = {
@@ -191,18 +190,6 @@ def test_the_program_sent_to_a_box_is_python_3_8_and_imports_nothing_else_of_box
                 assert node.level <= len(source.relative_to(ONBOX).parts), source
                 names = [] if node.level else [node.module or ""]
             assert not [name for name in names if name.split(".")[0] == "bootstrap"], source
-
-
-def test_a_wrong_option_of_the_gpu_check_program_raises_an_error() -> None:
-    words = ["--order", "o", "--wheel=", "--limit", "3", "--run-alive", "--ahead=-2.5"]
-    options = verify.parse(words)
-    read = (options.order, options.out, options.wheel, options.limit, options.ahead)
-    assert read == ("o", "-", "", 3.0, -2.5)
-    assert options.run_alive
-    assert not verify.parse([]).run_alive
-    for wrong in (["--limit", "soon"], ["--nothing"], ["--order"]):
-        with pytest.raises(OwnError):
-            verify.parse(wrong)
 
 
 def test_each_check_of_the_verdict_has_a_unique_name_an_error_code_and_advice() -> None:
