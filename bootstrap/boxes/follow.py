@@ -41,10 +41,8 @@ _LOOK = "What runs on the box goes on. Log in with ssh and see what it does."
 
 
 def file_tail(wire: Wire, file: str, workdir: str, most: int, redact: Sequence[str] = ()) -> bytes:
-    """Return the last `most` bytes of a file in boxstrap's folder; empty if it doesn't exist.
-
-    The box redacts the secrets that `redact` names. Raises LinkLost, NoAnswer.
-    """
+    """Return the last `most` bytes of a file in boxstrap's folder; empty if it doesn't exist. The
+    box redacts the secrets that `redact` names. Raises LinkLost, NoAnswer."""
     query = build_query("tail", BoxRedaction(redact), workdir=workdir, file=file, bytes=most)
     return run_script(wire, query, timeout=60)
 
@@ -100,10 +98,8 @@ class CompletionPoller(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        """Poll whenever no new bytes arrived, until the end, or until the link is gone.
-
-        Then the stream ends too: a shared connection that is back may carry it on, unpolled.
-        """
+        """Poll whenever no new bytes arrived, until the end, or until the link is gone. Then the
+        stream ends too: a shared connection that is back may carry it on, unpolled."""
         before, unanswered, waited, polled = -1, 0, 0, time.monotonic()
         while not self._done.wait(EVERY_S) and self._wire.alive():
             if self.seen != before:

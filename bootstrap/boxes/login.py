@@ -206,10 +206,8 @@ class BoxLogin:
         return self.is_local or self.known.known_hosts.is_file()
 
     def save(self, known: KnownBox) -> None:
-        """Save `known` as its record, with the route that led to it.
-
-        A failure to write is only reported, once: the box itself is fine.
-        """
+        """Save `known` as its record, with the route that led to it. A failure to write is only
+        reported, once: the box itself is fine."""
         self.known = self._reached(known)
         try:
             self.known = record.save_box(self.known, is_new=self.is_local)
@@ -476,10 +474,8 @@ class BoxLogin:
         self.reporter.say(said)
 
     def _log_in_instead(self) -> Wire:
-        """Log in, over the connection that was dialed or a new one.
-
-        If that fails for a rented box, its account is asked for a new address (after a restart).
-        """
+        """Log in, over the connection that was dialed or a new one. If that fails for a rented box,
+        its account is asked for a new address (after a restart)."""
         try:
             return self._log_in()
         except (UnreachableError, HostKeyError):

@@ -1,7 +1,5 @@
-"""The probe, a command's first query: which box is this, and what does it already have?
-
-The report on its lease comes from the box's monitor, so every value is checked.
-"""
+"""The probe, a command's first query: which box is this, and what does it already have? The report
+on its lease comes from the box's monitor, so every value is checked."""
 
 from __future__ import annotations
 

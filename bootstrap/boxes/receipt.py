@@ -33,10 +33,8 @@ def receipt_file(box_folder: Path, repository: str, run: str) -> Path:
 
 
 def write_receipt(file: Path, manifest: Manifest, place: Path) -> None:
-    """Write that these files of the manifest are in `place`, verified. Raises OSError.
-
-    It says nothing of what is missing, nor of what a run that is not over makes later.
-    """
+    """Write that these files of the manifest are in `place`, verified. Raises OSError. It says
+    nothing of what is missing, nor of what a run that is not over makes later."""
     body = {
         "v": VERSION,
         **document(manifest.origin),

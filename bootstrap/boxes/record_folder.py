@@ -1,7 +1,5 @@
-"""The folder that receives a run's log and record, as pulls bring them.
-
-What is known of the run, and where it is found again, is in `at_home`.
-"""
+"""The folder that receives a run's log and record, as pulls bring them. What is known of the run,
+and where it is found again, is in `at_home`."""
 
 from __future__ import annotations
 
@@ -107,10 +105,8 @@ class LogAtHome:
         return sum(self.parts[-1]) if self.parts else 0
 
     def begin_at(self, at: int, most: int) -> None:
-        """What comes next is from byte `at` on; `most` bytes of the log may be here.
-
-        What is here from that byte on was written anew on the box: it is dropped.
-        """
+        """What comes next is from byte `at` on; `most` bytes of the log may be here. What is here
+        from that byte on was written anew on the box: it is dropped."""
         kept = [(start, min(size, at - start)) for start, size in self.parts if start < at]
         if self.size > most:
             kept = []

@@ -1,6 +1,5 @@
 """A run's history on its box: samples, metrics, its setup's events, its record and log. Bounded and
-sanitized.
-"""
+sanitized."""
 
 from __future__ import annotations
 
@@ -69,9 +68,7 @@ class BoxRecord:
 
 def ask_record(box: AskedBox, run: Run, *, at: int, most: int) -> BoxRecord:
     """Ask for the record, and the log from byte `at` on: its newest part if that is over `most`.
-
-    What the box redacts keeps its number of bytes. Raises LinkLost, NoAnswer.
-    """
+    What the box redacts keeps its number of bytes. Raises LinkLost, NoAnswer."""
     mark = secrets.token_hex(16)
     asked: dict[str, object] = {"ask": "record", "file": run.log}
     asked |= {"mark": mark, "notes": NOTES, "most_note": _MOST_NOTE, "at": at, "most": most}

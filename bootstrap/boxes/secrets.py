@@ -60,10 +60,8 @@ class SecretSource:
 def find_sources(
     names: Sequence[str], folder: Path | None, environment: Mapping[str, str] | None = None
 ) -> list[SecretSource]:
-    """Return the source of each of `names` that has one; a `.env` may be in `folder`.
-
-    Raises UsageError for a `.env` or a file of commands that can't be used.
-    """
+    """Return the source of each of `names` that has one; a `.env` may be in `folder`. Raises
+    UsageError for a `.env` or a file of commands that can't be used."""
     environment = os.environ if environment is None else environment
     left = [name for name in names if not environment.get(name)]
     written = _dotenv(folder, left) if left and folder else {}
@@ -270,9 +268,7 @@ class SecretSet:
 
     def ask_commands(self, held: Mapping[str, str]) -> bool:
         """Run the commands for what the box lacks; `held` has the names and ids that it has.
-
-        Returns whether any was run. Raises UsageError if one gives no value.
-        """
+        Returns whether any was run. Raises UsageError if one gives no value."""
         asked = [
             source
             for source, identity in zip(self.sources, self.ids, strict=True)
@@ -310,10 +306,8 @@ def _remark(source: SecretSource, held: str | None, has_value: bool) -> str:
 def take_secrets(
     names: Sequence[str], folder: Path | None = None, environment: Mapping[str, str] | None = None
 ) -> SecretSet:
-    """Return the secrets of `names`; a `.env` may be in `folder`. No command is run yet.
-
-    Raises UsageError naming those that have no source.
-    """
+    """Return the secrets of `names`; a `.env` may be in `folder`. No command is run yet. Raises
+    UsageError naming those that have no source."""
     sources = find_sources(names, folder, environment)
     missing = [name for name in names if name not in {source.name for source in sources}]
     if missing:
@@ -348,10 +342,7 @@ def redactor_of(
     environment: Mapping[str, str] | None = None,
 ) -> Redactor:
     """Return a redactor for `more`, for these boxes' secrets that are in the environment, and for
-    the user's own addresses.
-
-    Raises UsageError for one of `more` that is too short.
-    """
+    the user's own addresses. Raises UsageError for one of `more` that is too short."""
     environment = os.environ if environment is None else environment
     values = {name: environment.get(name, "") for box in boxes for name in box.secrets or ()}
     can = {name: value for name, value in values.items() if len(value.strip()) >= SHORTEST}
@@ -397,10 +388,8 @@ def redactor_of_all(options: BoxOptions) -> Redactor:
 
 
 def redacted_by_box(box: KnownBox, box_state: BoxState, values: Mapping[str, str]) -> list[str]:
-    """Return the secrets that the box itself must redact, because `values` are not what it has.
-
-    If a run may have been started with earlier ones, these are all that it was ever given.
-    """
+    """Return the secrets that the box itself must redact, because `values` are not what it has. If
+    a run may have been started with earlier ones, these are all that it was ever given."""
     if not box_state.can_redact:
         return []
     if box_state.had_other_secrets:

@@ -1,6 +1,5 @@
 """The trees on a box, their removal, and work that was made in them and may not be here: branches,
-edits, their objects, and where the results of runs are.
-"""
+edits, their objects, and where the results of runs are."""
 
 from __future__ import annotations
 

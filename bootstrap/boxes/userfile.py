@@ -145,10 +145,8 @@ class ConfigPlace:
 
     @property
     def include(self) -> str:
-        """Our file as an `Include` names it; relative to `~` if it is in the home folder.
-
-        OpenSSH 10 expands `%` and `${…}` there, earlier ones don't: a wildcard is the same to both.
-        """
+        """Our file as an `Include` names it; relative to `~` if it is in the home folder. OpenSSH
+        10 expands `%` and `${…}` there, earlier ones don't: a wildcard is the same to both."""
         home, name = account_home(), str(self.entries)
         if self.entries.is_relative_to(home):
             name = f"~/{self.entries.relative_to(home).as_posix()}"

@@ -1,8 +1,5 @@
-"""Runs side by side, or a sweep's cells: one page, a table as CSV, and JSON lines.
-
-Boxes that have the runs are asked, each once; what came home counts where a box is gone or can't be
-reached.
-"""
+"""Runs side by side, or a sweep's cells: one page, a table as CSV, and JSON lines. Boxes that have
+the runs are asked, each once; what came home counts where a box is gone or can't be reached."""
 
 from __future__ import annotations
 

@@ -119,10 +119,8 @@ class Meeting:
 
 
 def set_up_node(request: SetupRequest, screen: Screen, host: str) -> SetupResult:
-    """Set one of several boxes up; with `train.nodes` they begin the training together.
-
-    Raises as `run_setup`; BoxLacksError with what keeps the nodes from training together.
-    """
+    """Set one of several boxes up; with `train.nodes` they begin the training together. Raises as
+    `run_setup`; BoxLacksError with what keeps the nodes from training together."""
     began = time.monotonic()
     with _attended(request, screen, host) as (context, meeting, rank):
         if not _is_node(context):
@@ -498,10 +496,8 @@ def announced(
 
 
 def judge(names: Sequence[str], links: Sequence[Links]) -> Network:
-    """Choose the address of each node by which all others reach it, the fastest one.
-
-    Raises BoxLacksError with the pairs that don't reach each other, and clocks that differ.
-    """
+    """Choose the address of each node by which all others reach it, the fastest one. Raises
+    BoxLacksError with the pairs that don't reach each other, and clocks that differ."""
     ranks = range(len(names))
     addresses, ways, unreachable = [], dict[tuple[int, int], Way](), []
     for to in ranks:

@@ -167,10 +167,8 @@ class Sweep:
 
 
 def read_sweep(file: Path) -> Sweep:
-    """Read the cells of a file: YAML if its name says so, else one command a line.
-
-    Raises UsageError with file and line for what is no sweep.
-    """
+    """Read the cells of a file: YAML if its name says so, else one command a line. Raises
+    UsageError with file and line for what is no sweep."""
     try:
         refuse_to_leave(file)
         if file.suffix.lower() in (".yaml", ".yml"):

@@ -1,7 +1,5 @@
-"""The wire: how a box is found, reached, trusted and spoken to.
-
-Who stands outside takes these names from here; each is imported when asked for.
-"""
+"""The wire: how a box is found, reached, trusted and spoken to. Who stands outside takes these
+names from here; each is imported when asked for."""
 
 from __future__ import annotations
 

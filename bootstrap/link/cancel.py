@@ -71,10 +71,8 @@ def within(seconds: float, cut: Callable[[], object]) -> Iterator[None]:
 
 
 def made_beside(make: Callable[[], _T], seconds: float) -> _T | BoxstrapError:
-    """Return what `make` makes, or why it doesn't: it took longer, or failed.
-
-    For what is made beside a task, which must end whatever a box gives to compute.
-    """
+    """Return what `make` makes, or why it doesn't: it took longer, or failed. For what is made
+    beside a task, which must end whatever a box gives to compute."""
     made: list[_T | BoxstrapError] = []
 
     def work() -> None:

@@ -170,10 +170,8 @@ def resolve(
 
 
 def has_alias(name: str) -> bool:
-    """Whether the user's ssh config has an entry for this name. Raises as `resolve`.
-
-    A number is an address to ssh: `1572395042` leads to 93.184.216.34 without an entry.
-    """
+    """Whether the user's ssh config has an entry for this name. Raises as `resolve`. A number is an
+    address to ssh: `1572395042` leads to 93.184.216.34 without an entry."""
     is_number = re.fullmatch("0x[0-9a-f]+|[0-9]+", name, re.IGNORECASE)
     return not is_number and _entry(name) != _entry(f"{name}-{os.urandom(4).hex()}")
 

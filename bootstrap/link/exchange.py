@@ -42,10 +42,8 @@ is restored last: splitting drops a separator at the end, and the script ends wi
 
 
 def shell_command(script: str, shell: str = "/bin/sh") -> str:
-    """Return a command line that runs `script` in `shell`, the same under any login shell.
-
-    The script's standard input is the command's. `shell` is a plain path or name.
-    """
+    """Return a command line that runs `script` in `shell`, the same under any login shell. The
+    script's standard input is the command's. `shell` is a plain path or name."""
     text = script.rstrip("\n") + "\n"
     spare = [character for character in _STAND_INS if character not in text]
     if len(spare) < len(_TAKEN) or not _PLAIN.fullmatch(text):
@@ -134,10 +132,8 @@ def run_script_checked(
 
 
 def stream_script(wire: Wire, script: str, shell: str = "/bin/sh") -> AnswerStream:
-    """Run `script` on the box with `shell` and stream its output to the end.
-
-    Raises LinkLost; reading raises NoAnswer if the box prints something else.
-    """
+    """Run `script` on the box with `shell` and stream its output to the end. Raises LinkLost;
+    reading raises NoAnswer if the box prints something else."""
     mark = os.urandom(16).hex()
     stream = wire.start(shell_command(f"echo\necho {mark}\n{script}", shell))
     return AnswerStream(stream, mark, wire.label)
@@ -216,9 +212,7 @@ def _no_answer(label: str, raw: bytes, errors: bytes, timeout: float | None) -> 
 
 def read_until(wire: Wire, stream: Stream, until: bytes, lacking: str) -> bytes:
     """Return what a command prints before the line `until`, given with a newline on both sides.
-
-    Raises LinkLost; BoxstrapError, which names what is `lacking`, if that line doesn't come.
-    """
+    Raises LinkLost; BoxstrapError, which names what is `lacking`, if that line doesn't come."""
     answer = bytearray(b"\n")
     while until not in answer and len(answer) < LIMIT // 2:
         if not (piece := stream.read(PIECE)):

@@ -207,10 +207,8 @@ class ReconnectingLink:
             return
 
     def ask(self, question: Callable[[Wire], _Answer]) -> _Answer:
-        """Return the answer to `question`, asked again on a new wire if the link was lost.
-
-        Only for questions that may be asked twice. Raises what they raise, and as `reconnect`.
-        """
+        """Return the answer to `question`, asked again on a new wire if the link was lost. Only for
+        questions that may be asked twice. Raises what they raise, and as `reconnect`."""
         while True:
             self.cancel.check()
             try:

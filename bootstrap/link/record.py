@@ -378,10 +378,8 @@ def save_box(box: KnownBox, *, is_new: bool = True) -> KnownBox:
 
 
 def _with_others(box: KnownBox) -> KnownBox:
-    """Add what other commands recorded meanwhile: a command may have read the record hours ago.
-
-    Of each fact that this command did not change since, the record's own counts.
-    """
+    """Add what other commands recorded meanwhile: a command may have read the record hours ago. Of
+    each fact that this command did not change since, the record's own counts."""
     kept = read_box(box.folder)
     if kept is None or kept.created != box.created:
         return box
@@ -412,10 +410,8 @@ def _merged(read: Any, ours: Any, theirs: Any) -> Any:  # noqa: ANN401 - of the 
 
 
 def save_with_pin(box: KnownBox, pins: str, *, is_new: bool) -> bool:
-    """Write record and known_hosts; for a new box both or neither.
-
-    Returns False, writing nothing, if another command was first. Raises as `save`.
-    """
+    """Write record and known_hosts; for a new box both or neither. Returns False, writing nothing,
+    if another command was first. Raises as `save`."""
     folder = box.folder
     if not is_new:
         save_box(box, is_new=False)  # first, because a pin without a record is never looked up

@@ -34,9 +34,7 @@ _NEW = (
 
 def only_box(key: str) -> record.KnownBox:
     """Return the box that a command without a host means: the only one of the repository `key`.
-
-    Never another repository's, even if no other box is known. Raises WhichBoxError.
-    """
+    Never another repository's, even if no other box is known. Raises WhichBoxError."""
     found = _boxes_of(key)
     if len(found) > 1:
         raise _which_box(f"{record.name_of_key(key)} has {len(found)}", found, has_several=True)
@@ -114,10 +112,8 @@ def _whose(box: record.KnownBox, mine: str) -> str:
 
 
 def box_by_name(name: str) -> record.KnownBox | None:
-    """Return the box called `name`; a bare address, once used as a name, means its port 22.
-
-    Raises UsageError if a newer boxstrap wrote its record.
-    """
+    """Return the box called `name`; a bare address, once used as a name, means its port 22. Raises
+    UsageError if a newer boxstrap wrote its record."""
     if record.NAME.fullmatch(name):
         record.refuse_newer(record.boxes_folder() / name)
         for folder in (name, f"{name}-22", name.rpartition("-")[0]):

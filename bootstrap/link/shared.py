@@ -188,10 +188,8 @@ def _quoted(path: object) -> str:
 
 
 def _socket_of(box: KnownBox, endpoint: Endpoint) -> Path | None:
-    """Return where the box's control socket is or would be; None if none is to be shared.
-
-    Through a proxy none is: its login might ask, and nobody can tell.
-    """
+    """Return where the box's control socket is or would be; None if none is to be shared. Through a
+    proxy none is: its login might ask, and nobody can tell."""
     if endpoint.proxy_command or not keep_open_s(box) or not box.known_hosts.is_file():
         return None
     folder = _folder()

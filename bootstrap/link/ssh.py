@@ -204,10 +204,8 @@ class SshWire:
         self._beside = DeferredLogin(again)
 
     def start(self, command: str) -> Stream:
-        """Run `command` with the login shell of the box. Raises LinkLost, and as a login.
-
-        Where sshd takes no more sessions (MaxSessions), it runs in a further login.
-        """
+        """Run `command` with the login shell of the box. Raises LinkLost, and as a login. Where
+        sshd takes no more sessions (MaxSessions), it runs in a further login."""
         try:
             with self._opening:
                 channel = self._transport.open_session(timeout=_START_TIMEOUT)

@@ -200,10 +200,8 @@ def forwards(wire: Wire) -> bool:
 
 
 def hold(link: ReconnectingLink, back: Callable[[], None]) -> None:
-    """Log in again each time the link is lost, then call `back`; runs until interrupted.
-
-    Raises as `ReconnectingLink.reconnect`.
-    """
+    """Log in again each time the link is lost, then call `back`; runs until interrupted. Raises as
+    `ReconnectingLink.reconnect`."""
     while True:
         while link.wire.alive():
             time.sleep(_TICK_S)

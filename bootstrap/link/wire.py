@@ -41,29 +41,22 @@ class Stream(Protocol):
     """
 
     def read(self, n: int) -> bytes:
-        """Read up to `n` bytes of output, as soon as there are any; `b""` at the end.
-
-        Raises LinkLost if the link died before the output's end.
-        """
+        """Read up to `n` bytes of output, as soon as there are any; `b""` at the end. Raises
+        LinkLost if the link died before the output's end."""
 
     def read_err(self) -> bytes:
         """Return the last 64 KiB of errors so far; complete once `read` returned `b""`."""
 
     def write(self, b: bytes) -> None:
-        """Send all of `b` to the command's input.
-
-        Raises LinkLost if the link died, BrokenPipeError if the command no
-        longer reads.
-        """
+        """Send all of `b` to the command's input. Raises LinkLost if the link died, BrokenPipeError
+        if the command no longer reads."""
 
     def close_write(self) -> None:
         """End the command's input."""
 
     def exit_status(self) -> int | None:
-        """Wait for the command's exit code; None if it ended without one.
-
-        Call it after the output's end. Raises LinkLost.
-        """
+        """Wait for the command's exit code; None if it ended without one. Call it after the
+        output's end. Raises LinkLost."""
 
     def close(self) -> None:
         """Close the stream. A command that detached itself continues."""
@@ -128,11 +121,8 @@ class Wire(Protocol):
         """Run `command` with the login shell of the box. Raises LinkLost."""
 
     def connect(self, host: str, port: int) -> Pipe:
-        """Connect from the box to `port` of `host`.
-
-        Raises ConnectionRefusedError if nothing answers there, PermissionError if the box doesn't
-        allow forwarding, LinkLost.
-        """
+        """Connect from the box to `port` of `host`. Raises ConnectionRefusedError if nothing
+        answers there, PermissionError if the box doesn't allow forwarding, LinkLost."""
 
     def alive(self) -> bool:
         """Whether the link is still up."""

@@ -1,7 +1,5 @@
-"""Profiles: what a box should become, and where each value comes from.
-
-Who stands outside takes these names from here; each is imported when asked for.
-"""
+"""Profiles: what a box should become, and where each value comes from. Who stands outside takes
+these names from here; each is imported when asked for."""
 
 from __future__ import annotations
 

@@ -423,10 +423,8 @@ def agreed(whose: str) -> frozenset[Grant]:
 
 
 def agree(grants: Grants) -> None:
-    """Record that the user agreed to these, in addition to what they agreed to before.
-
-    Of a repository that nothing tells from another one nothing is recorded.
-    """
+    """Record that the user agreed to these, in addition to what they agreed to before. Of a
+    repository that nothing tells from another one nothing is recorded."""
     if not grants.whose:
         return
     each = sorted({*agreed(grants.whose), *grants.each})

@@ -37,10 +37,8 @@ def recognise(env_names: Collection[str], files: Collection[str]) -> str:
 
 
 def other_than(own: Hints, env_names: Collection[str], files: Collection[str]) -> str:
-    """Return the provider that a box shows signs of if it shows none of `own`, else "".
-
-    A profile without hints fits any host.
-    """
+    """Return the provider that a box shows signs of if it shows none of `own`, else "". A profile
+    without hints fits any host."""
     if not (own.env or own.files) or own.env & set(env_names) or own.files & set(files):
         return ""
     shown = recognise(env_names, files)

@@ -364,9 +364,7 @@ def is_path(text: str) -> bool:
 
 def find_profile(name_or_path: str) -> Path:
     """Return the file that is meant: a path, the user's profile, a shipped one, or a file here.
-
-    Raises ProfileError that lists the known names.
-    """
+    Raises ProfileError that lists the known names."""
     if is_path(name_or_path):
         return paths.expanded(name_or_path)
     found = _in(paths.config_dir(), name_or_path) or shipped_profile(name_or_path)
@@ -418,10 +416,8 @@ def _in(folder: Path, name: str) -> Path | None:
 
 
 def read_commands(file: Path, example: str) -> dict[str, str]:
-    """Read commands by name from a file of lines `NAME: command`; none if there is no file.
-
-    Raises UsageError as `read_own_yaml`, or if it is not like `example`.
-    """
+    """Read commands by name from a file of lines `NAME: command`; none if there is no file. Raises
+    UsageError as `read_own_yaml`, or if it is not like `example`."""
     commands = {}
     for name, command in read_own_yaml(file):
         if not (isinstance(command, Scalar) and command.text.strip() and command.tag == "str"):
@@ -494,10 +490,8 @@ WIDEST = 60  # columns; a longer `key: value` moves only its own remark to the r
 def origin_lines(
     profile: Profile, origins: Mapping[str, Origin], *, described: bool = False
 ) -> list[str]:
-    """Return `key: value   # origin` for every key, as `plan --show-origin` prints it.
-
-    With `described`, each key's description follows, as `profiles --show` prints it.
-    """
+    """Return `key: value # origin` for every key, as `plan --show-origin` prints it. With
+    `described`, each key's description follows, as `profiles --show` prints it."""
     found = list(_origin_entries(profile, origins))
     heads = [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value, *_ in found]
     width = max((len(head) for head in heads if len(head) <= WIDEST), default=0)

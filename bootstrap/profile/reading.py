@@ -118,10 +118,8 @@ def read_tree(source: YamlFile, label: str) -> tuple[Branch, list[ProfileProblem
 
 
 def scalar_value(text: str, kind: Kind) -> object:
-    """Return the value of `text` as a whole number, a number or true/false, as `kind` says.
-
-    Raises ValueError that says what was expected.
-    """
+    """Return the value of `text` as a whole number, a number or true/false, as `kind` says. Raises
+    ValueError that says what was expected."""
     if kind == "whole" and _WHOLE.fullmatch(text):
         return int(text)
     if kind == "number" and re.fullmatch(_NUMBER, text):

@@ -22,9 +22,7 @@ def _provider(place: str) -> type[CloudAccount]:
 
 def _outside() -> tuple[dict[str, type[CloudAccount]], dict[str, str]]:
     """Return the classes of other packages by name; and those that can't be used, with the reason.
-
-    A package may do anything when it is imported, and whatever it raises breaks no command.
-    """
+    A package may do anything when it is imported, and whatever it raises breaks no command."""
     found, broken = dict[str, type[CloudAccount]](), dict[str, str]()
     for name, point in providers.outside().items():
         package = point.dist.name if point.dist else point.value

@@ -251,9 +251,7 @@ class Api:
 
     def text(self, place: str) -> str:
         """Return what a path of the API, or another server's address, sends within some seconds.
-
-        Only the API gets the key. A stream that stays open is no error.
-        """
+        Only the API gets the key. A stream that stays open is no error."""
         is_own = place.startswith("/")
         headers = {"User-Agent": AGENT}
         if is_own and self._key:
@@ -479,10 +477,8 @@ def digest_of(owner: str) -> str:
 
 
 def time_of(stamp: str | None) -> float | None:
-    """Return the seconds since 1970 of a time by RFC 3339, in whole seconds; None for none.
-
-    Python 3.10 reads neither `Z` nor seven digits of a second, as Azure writes them.
-    """
+    """Return the seconds since 1970 of a time by RFC 3339, in whole seconds; None for none. Python
+    3.10 reads neither `Z` nor seven digits of a second, as Azure writes them."""
     plain = re.sub(r"\.[0-9]+", "", stamp or "").replace("Z", "+00:00")
     with contextlib.suppress(ValueError):
         found = datetime.fromisoformat(plain)

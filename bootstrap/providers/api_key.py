@@ -40,10 +40,8 @@ class KeyPlaces:
         return "" if is_there else f"pip install 'boxstrap[{self.extra}]'"
 
     def find(self) -> ApiKey | None:
-        """Return the key; None if there is none, or an extra is missing.
-
-        Raises UsageError for one that can't be a key.
-        """
+        """Return the key; None if there is none, or an extra is missing. Raises UsageError for one
+        that can't be a key."""
         if value := os.environ.get(self.variable, "").strip():
             return checked_key(value, self.variable)
         for name in self.files:

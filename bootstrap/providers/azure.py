@@ -351,10 +351,8 @@ class Azure(CloudAccount):
         return f"{mark.rpartition('-')[2]}_{api.digest_of(subscription)}"
 
     def _failure(self, path: str, made: _Deployment | None) -> api.RefusedError | None:
-        """Wait until a deployment is over; return why it failed, or None.
-
-        One that goes on, or can't be read, is no reason to doubt: the box has its name.
-        """
+        """Wait until a deployment is over; return why it failed, or None. One that goes on, or
+        can't be read, is no reason to doubt: the box has its name."""
         waited, looks = 0.0, 0
         while made is None or made.state not in {"Succeeded", *_FAILED}:
             pause = _LOOKS_S[min(looks, len(_LOOKS_S) - 1)]

@@ -126,10 +126,8 @@ class AzureApi(TokenApi):
         return found[0].id
 
     def subscription_of(self, digest: str) -> str:
-        """Return the subscription that a box's id names.
-
-        Raises UnreachableError if the login has none such: the box is elsewhere, and not gone.
-        """
+        """Return the subscription that a box's id names. Raises UnreachableError if the login has
+        none such: the box is elsewhere, and not gone."""
         found = next((one.id for one in subscriptions() if digest_of(one.id) == digest), "")
         if not found:
             raise UnreachableError(

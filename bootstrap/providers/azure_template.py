@@ -1,7 +1,5 @@
-"""What a box at Azure consists of: a template of everything in its resource group.
-
-There are no expressions in it, as whatever it names is written out.
-"""
+"""What a box at Azure consists of: a template of everything in its resource group. There are no
+expressions in it, as whatever it names is written out."""
 
 from __future__ import annotations
 

@@ -93,10 +93,8 @@ class CloudAccount(ABC):
 
     @abstractmethod
     def boxes(self) -> Sequence[RentedBox]:
-        """Return all boxes of the account, including stopped ones.
-
-        Raises PartialListError, with the others, where a part of it can't be asked.
-        """
+        """Return all boxes of the account, including stopped ones. Raises PartialListError, with
+        the others, where a part of it can't be asked."""
 
     def box(self, box_id: str) -> RentedBox | None:
         """Return one box; None if the account has none with this id, nor lists it."""
@@ -160,10 +158,8 @@ class CloudAccount(ABC):
         """Return the same, in any order."""
 
     def add_key(self, public_key: str) -> None:  # noqa: B027 - most boxes are given it themselves
-        """Add a public key to the account before renting, if boxes get their keys from it.
-
-        A key that is already there is not added again.
-        """
+        """Add a public key to the account before renting, if boxes get their keys from it. A key
+        that is already there is not added again."""
 
     def rent(self, offer: Offer, order: RentOrder, mark: str, public_key: str) -> str:
         """Rent an offer once, named `mark`; return the box's id. Raises NoOfferError if it is

@@ -319,10 +319,8 @@ class Ec2(CloudAccount):
         return found[0]  # type: ignore[no-any-return]
 
     def _group(self, vpc: str, region: str, network: str) -> str:
-        """Return our security group, made if need be, which lets this machine's address in.
-
-        Boxes of a network have one of their own, which lets them in among themselves.
-        """
+        """Return our security group, made if need be, which lets this machine's address in. Boxes
+        of a network have one of their own, which lets them in among themselves."""
         name = f"{TAG}-{network}" if network else TAG
         with self._before_rental("its security group"):
             group = self._find_group(name, vpc, region) or self._make_group(name, vpc, region)

@@ -206,10 +206,8 @@ Asking = Callable[[], Sequence[Price]]
 
 
 def with_live(table: Sequence[Price], asked: Mapping[str, Asking]) -> Found:
-    """Ask providers at the same time; those that answer replace their rows of the table.
-
-    A provider that fails, or takes longer than `PATIENCE_S`, keeps the table's rows.
-    """
+    """Ask providers at the same time; those that answer replace their rows of the table. A provider
+    that fails, or takes longer than `PATIENCE_S`, keeps the table's rows."""
     pool = ThreadPoolExecutor(max(1, len(asked)), thread_name_prefix="prices")
     calls = {pool.submit(ask): name for name, ask in asked.items()}
     done, late = wait(calls, PATIENCE_S)
@@ -262,9 +260,7 @@ _ONLY_SPOT = re.compile(r"a3-highgpu-[124]g")
 
 def catalogue_of(provider: str, names: Sequence[str], gpus: int = 1) -> list[Price]:
     """Return a cloud's prices by gpuhunt, the cheapest of each GPU and kind for so many GPUs.
-
-    Raises ImportError without the extra `boxstrap[prices]`; whatever gpuhunt raises.
-    """
+    Raises ImportError without the extra `boxstrap[prices]`; whatever gpuhunt raises."""
     with _LOADING:
         catalog = _catalog()
     found = (

@@ -189,10 +189,8 @@ class GoogleApi(api.TokenApi):
         return found[0]
 
     def project_of(self, digest: str) -> str:
-        """Return the project that a box's id names; without one, the user's.
-
-        Raises UnreachableError if no setting names it: the box is elsewhere, and not gone.
-        """
+        """Return the project that a box's id names; without one, the user's. Raises
+        UnreachableError if no setting names it: the box is elsewhere, and not gone."""
         if not digest:
             return self.project
         found = next((each for each in projects() if api.digest_of(each) == digest), "")
@@ -209,10 +207,8 @@ class GoogleApi(api.TokenApi):
         return f"/compute/v1/projects/{api.segment(project or self.project)}{place}"
 
     def every(self, what: str, model: type[api.T], path: str = "", **query: str) -> Iterator[api.T]:
-        """Yield what a list has: of the project, or of what has this path.
-
-        Raises UnreachableError; PartialListError after all of one that is not whole.
-        """
+        """Yield what a list has: of the project, or of what has this path. Raises UnreachableError;
+        PartialListError after all of one that is not whole."""
         away = set[str]()
         for _ in range(api.MOST_PAGES):
             place = f"{path or self.path()}/{what}"
@@ -232,10 +228,8 @@ class GoogleApi(api.TokenApi):
             )
 
     def settled(self, path: str, operation: GoogleOperation) -> GoogleOperation:
-        """Return an operation once it is over. `path`: that of its zone or project.
-
-        Raises UndecidedError if nobody knows, or it takes too long.
-        """
+        """Return an operation once it is over. `path`: that of its zone or project. Raises
+        UndecidedError if nobody knows, or it takes too long."""
         waited, looks = 0.0, 0
         while not operation.is_done:
             pause = _LOOKS_S[min(looks, len(_LOOKS_S) - 1)]

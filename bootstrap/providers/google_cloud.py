@@ -226,10 +226,8 @@ class GoogleCloud(CloudAccount):
         return self._rented(found, _digest_of(box_id)) if found else None
 
     def _place(self, box_id: str) -> str:
-        """Return the path of an instance; "" if there is none with that number.
-
-        Raises UnreachableError if it is in a project that no setting names.
-        """
+        """Return the path of an instance; "" if there is none with that number. Raises
+        UnreachableError if it is in a project that no setting names."""
         parts = _BOX_ID.fullmatch(box_id)
         if not parts:
             return ""
@@ -404,10 +402,8 @@ class GoogleCloud(CloudAccount):
 
 
 def network_tag(network: str) -> str:
-    """Return the tag of a group's boxes, which is also the name of their rule.
-
-    Google takes lowercase letters, digits and hyphens, 63 at most.
-    """
+    """Return the tag of a group's boxes, which is also the name of their rule. Google takes
+    lowercase letters, digits and hyphens, 63 at most."""
     return f"{LABEL}-{re.sub('[^a-z0-9]+', '-', network.lower())}"[:63].rstrip("-")
 
 

@@ -1,7 +1,5 @@
-"""Lambda: instances, their types, keys and file systems of its OpenAPI document (1.8.3).
-
-A box there can't be stopped, only terminated. The API doesn't say when it was started.
-"""
+"""Lambda: instances, their types, keys and file systems of its OpenAPI document (1.8.3). A box
+there can't be stopped, only terminated. The API doesn't say when it was started."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""RunPod: pods, the catalog of GPUs and network volumes of its OpenAPI document.
-
-Its SSH proxy offers only a terminal, so only a pod's own address is used.
-"""
+"""RunPod: pods, the catalog of GPUs and network volumes of its OpenAPI document. Its SSH proxy
+offers only a terminal, so only a pod's own address is used."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""Boxes that somebody pays for: rented, watched, given back.
-
-Who stands outside takes these names from here; each is imported when asked for.
-"""
+"""Boxes that somebody pays for: rented, watched, given back. Who stands outside takes these names
+from here; each is imported when asked for."""
 
 from __future__ import annotations
 

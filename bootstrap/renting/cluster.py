@@ -73,10 +73,8 @@ def refuse_holding(box: RentedBox, held: Sequence[RentedBox], but: Collection[st
 def others_to_end(
     account: CloudAccount, box: RentedBox | None, now: float, agreed: Collection[str] = ()
 ) -> list[RentedBox]:
-    """Return the other boxes that are destroyed with it, as they are listed now.
-
-    Raises NotSafeError if one that isn't in `agreed` may hold work; as `CloudAccount.boxes`.
-    """
+    """Return the other boxes that are destroyed with it, as they are listed now. Raises
+    NotSafeError if one that isn't in `agreed` may hold work; as `CloudAccount.boxes`."""
     if box is None:
         return []
     others = others_of(account, box)

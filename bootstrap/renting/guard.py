@@ -314,10 +314,8 @@ def _wipes(box: KnownBox, account: CloudAccount) -> bool:
 def _destroy_or_stop(
     box: KnownBox, own: OwnBox, over: str, state: rules.LeaseState, screen: Screen
 ) -> GuardedBox:
-    """Do what `down` does if nothing on the box is unsafe; else stop it, if its account can.
-
-    If it can't, unsafe results are lost: all that can be fetched was fetched, the rest is named.
-    """
+    """Do what `down` does if nothing on the box is unsafe; else stop it, if its account can. If it
+    can't, unsafe results are lost: all that can be fetched was fetched, the rest is named."""
     lost, was_seen = _bring_home(box, screen)
     if _is_let_go(box):
         return GuardedBox(box.name, box.host_text, _LET_GO)

@@ -66,10 +66,8 @@ class LastResults:
     half: Collection[str] = ()  # files below `paths` that are not whole, or no results
 
     def send(self, box: BoxLogin) -> None:
-        """Send what is whole, and nothing else that came from a box: it may be code.
-
-        Raises NotSafeError if the box has other files there, and as `push_folder`.
-        """
+        """Send what is whole, and nothing else that came from a box: it may be code. Raises
+        NotSafeError if the box has other files there, and as `push_folder`."""
         for dry in (True, False):  # nothing is there yet when something is in the way
             for path in self.paths:
                 self._send(path, box, dry=dry)
@@ -234,10 +232,8 @@ def _beginning(place: PullPlace, path: str) -> str:
 
 
 def bucket_of(before: RunAtHome, train: Train) -> str:
-    """Return the folder of the profile's bucket with its results; "" if there is none.
-
-    A box that names another place is not believed: it would be read with the user's own key.
-    """
+    """Return the folder of the profile's bucket with its results; "" if there is none. A box that
+    names another place is not believed: it would be read with the user's own key."""
     from bootstrap.transfer.buckets import Bucket
 
     if not train.results_to:

@@ -1,7 +1,5 @@
-"""What would be lost with a box: what runs there, was made there, or is not at home yet.
-
-Results are missing here unless each file was checked on both sides.
-"""
+"""What would be lost with a box: what runs there, was made there, or is not at home yet. Results
+are missing here unless each file was checked on both sides."""
 
 from __future__ import annotations
 
@@ -194,9 +192,7 @@ class BoxResultsCheck:
 
     def find_unsafe(self, most: int | None = None) -> list[Loss]:
         """Return results that are not here. `most`: pull up to so many bytes for each run first.
-
-        Raises as `pull_run`, except that results which were not pulled are returned as unsafe.
-        """
+        Raises as `pull_run`, except that results which were not pulled are returned as unsafe."""
         found = []
         for run in self._runs:
             problems = self._problems(run)

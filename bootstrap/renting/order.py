@@ -60,10 +60,8 @@ def order_of(profile: Profile, max_price: float | None, root: Path | None = None
 
 
 def _torch_cuda(profile: Profile, root: Path | None) -> str:
-    """Return the oldest CUDA that the locked torch runs on; "" if nothing says that.
-
-    That is the first of its major version: a driver runs every later minor version's builds.
-    """
+    """Return the oldest CUDA that the locked torch runs on; "" if nothing says that. That is the
+    first of its major version: a driver runs every later minor version's builds."""
     python, text = profile.python, ""
     if root is not None:
         with contextlib.suppress(OSError), open_regular(root / (python.lock or "uv.lock")) as file:

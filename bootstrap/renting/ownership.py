@@ -47,9 +47,7 @@ def account_of(host: str) -> tuple[CloudAccount, str]:
 
 def find_own(box: BoxLogin) -> OwnBox | str:
     """Return the account's box that the login leads to, or a sentence why it can't be determined.
-
-    Raises NotSafeError if box and account contradict each other; UsageError, UnreachableError.
-    """
+    Raises NotSafeError if box and account contradict each other; UsageError, UnreachableError."""
     if box.is_local:
         return "this machine was not rented"
     if rented_host(box.known):

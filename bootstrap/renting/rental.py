@@ -146,10 +146,8 @@ def may_hold(box: Rental) -> bool:
 
 
 def settled(rental: Rental, boxes: Sequence[RentedBox], now: float) -> Rental | None:
-    """Decide a rental that was asked for, given the boxes that its account lists.
-
-    None if it was never rented; unchanged if its account may just not list it yet.
-    """
+    """Decide a rental that was asked for, given the boxes that its account lists. None if it was
+    never rented; unchanged if its account may just not list it yet."""
     found = next((box for box in boxes if box.name == rental.mark), None)
     if found is not None and found.is_unfilled:
         return rental

@@ -110,10 +110,8 @@ def resume_elsewhere(
 def resume_on(
     setup: SetupRequest, name: str, screen: Screen, show: Callable[[Sequence[str]], None]
 ) -> ResumedElsewhere:
-    """Let the newest run of that name of this repository go on on the box of `setup`.
-
-    Called again it starts nothing twice. Raises as `resume_elsewhere`, BusyError.
-    """
+    """Let the newest run of that name of this repository go on on the box of `setup`. Called again
+    it starts nothing twice. Raises as `resume_elsewhere`, BusyError."""
     with _made_ready(setup, name, screen, show) as ready:
         return ready.ended(ready.go_on(ready.setup))
 
@@ -158,10 +156,8 @@ def resume_interrupted(
     confirm: Callable[[Offer], None],
     show: Callable[[Sequence[str]], None],
 ) -> None:
-    """Let the newest run of each spot box that was taken away go on elsewhere, once.
-
-    Raises the first error of those that could not, after all were tried.
-    """
+    """Let the newest run of each spot box that was taken away go on elsewhere, once. Raises the
+    first error of those that could not, after all were tried."""
     done, lines = list[ResumedElsewhere](), list[str]()
     errors = list[BoxstrapError]()
     for box in all_boxes():

@@ -1,7 +1,5 @@
-"""Start a stopped or just rented box, and wait until it answers by SSH, or never will.
-
-A stopped one is paid for again from then on.
-"""
+"""Start a stopped or just rented box, and wait until it answers by SSH, or never will. A stopped
+one is paid for again from then on."""
 
 from __future__ import annotations
 

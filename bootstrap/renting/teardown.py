@@ -466,10 +466,8 @@ def _end_unseen(
 
 
 def _confirm_unmet(rented: RentedBox, unseen: Loss, screen: Screen) -> None:
-    """Confirm that the user means a box that this machine never logged in to.
-
-    They named it by its exact id, and gave `--discard`; on a terminal they are asked as well.
-    """
+    """Confirm that the user means a box that this machine never logged in to. They named it by its
+    exact id, and gave `--discard`; on a terminal they are asked as well."""
     what = f"{rented.host} ({rented.name or 'without a name'}, {rented.gpu or 'GPU not told'})"
     screen.warn(
         f"{sanitize(what)}: this machine never logged in to it, so it is unknown who uses it"

@@ -166,10 +166,8 @@ _DETACHED = re.compile(r"^([0-9a-f]{40,64})\tHEAD$", re.MULTILINE)
 
 
 def read_url(url: str, ref: str | None) -> LocalRepository:
-    """Return the repository at `url` as its host has it now, at `ref` or its default branch.
-
-    Raises ProfileError if the host can't be asked, UsageError if there is no such ref.
-    """
+    """Return the repository at `url` as its host has it now, at `ref` or its default branch. Raises
+    ProfileError if the host can't be asked, UsageError if there is no such ref."""
     mirror, listed = _place_of(url), _listed(url)
     with _locked(mirror):
         _update(mirror, url, listed)

@@ -52,10 +52,8 @@ def shown(name: str) -> str:
 
 
 def slug(name: str) -> str:
-    """Turn `name` into a folder name: letters, digits, `._-`, at most 64 characters.
-
-    It never starts with a dot or a dash, so it is neither hidden nor an option.
-    """
+    """Turn `name` into a folder name: letters, digits, `._-`, at most 64 characters. It never
+    starts with a dot or a dash, so it is neither hidden nor an option."""
     spelled = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
     cleaned = re.sub(r"[^A-Za-z0-9._-]+", "-", spelled)
     return cleaned.lstrip(".-_")[:LONGEST].rstrip(".-") or "repo"

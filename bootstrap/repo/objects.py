@@ -68,10 +68,8 @@ def have_locally(
 
 
 def missing_objects(here: LocalRepository) -> list[str]:
-    """List the commit's files that a partial clone lacks, by names that are safe to show.
-
-    Nothing is fetched. Raises BoxstrapError if the tree object of a folder is missing too.
-    """
+    """List the commit's files that a partial clone lacks, by names that are safe to show. Nothing
+    is fetched. Raises BoxstrapError if the tree object of a folder is missing too."""
     try:
         entries = run_git(here.folders, "ls-tree", "-r", "-z", "--full-tree", here.commit).split(
             b"\0"
@@ -425,10 +423,8 @@ class Wanted:
 
 
 def find_wanted(mirror: Path, asked: Iterable[str]) -> Wanted:
-    """Resolve all that was asked for: commits, branches, tags, "" for the default branch.
-
-    Raises UsageError if one does not exist, BoxstrapError if git fails.
-    """
+    """Resolve all that was asked for: commits, branches, tags, "" for the default branch. Raises
+    UsageError if one does not exist, BoxstrapError if git fails."""
     wanted, folders = Wanted(), Folders(mirror)
     try:
         for ref in asked:

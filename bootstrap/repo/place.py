@@ -54,10 +54,8 @@ class Place:
         return next(filter(_is_endless, read), None)
 
     def others(self) -> list[Path]:
-        """Return the git and object folders outside of this repository that it would use.
-
-        Those of a worktree or a submodule are its own if the git folder names it back.
-        """
+        """Return the git and object folders outside of this repository that it would use. Those of
+        a worktree or a submodule are its own if the git folder names it back."""
         own = [self.root, self.common_dir] if self._is_named_back() else [self.root]
         found: list[Path] = []
         for path in (self.git_dir, self.common_dir, *_object_folders(self.common_dir / "objects")):

@@ -103,9 +103,7 @@ def index_working_tree(
 
 def embed(here: LocalRepository, store: SnapshotStore) -> tuple[str, dict[bytes, str]]:
     """Write the commit's tree with its pinned submodules in it; return it and what was left out.
-
-    Raises GitError.
-    """
+    Raises GitError."""
     index = store.git_dir / "embedded"
     index.unlink(missing_ok=True)
     own = {"GIT_INDEX_FILE": str(index)}

@@ -339,9 +339,7 @@ def changes_between(folders: Folders, before: str, after: str) -> list[Change]:
 
 def content_of(folders: Folders, tree: str) -> str:
     """Return a digest of the tree without the repository's profile, as the box computes it too.
-
-    What the profile says reaches the box in the script. Raises GitError.
-    """
+    What the profile says reaches the box in the script. Raises GitError."""
     listed = run_git(folders, "-c", "core.quotePath=true", "ls-tree", tree) or b"\n"  # as in shell
     own = f"\t{PROFILE}\n".encode()
     lines = (line for line in listed.splitlines(keepends=True) if not line.endswith(own))

@@ -292,10 +292,8 @@ def credential_by_content(path: str, begin: bytes) -> str:
 
 
 def find_credentials(root: Path, paths: Iterable[bytes]) -> dict[bytes, str]:
-    """Return the files at `paths` below `root` that look like credentials, with their kind.
-
-    Reads the first 256 KiB of each, 256 MiB in all; beyond that, only names count.
-    """
+    """Return the files at `paths` below `root` that look like credentials, with their kind. Reads
+    the first 256 KiB of each, 256 MiB in all; beyond that, only names count."""
     found: dict[bytes, str] = {}
     left = _READ_IN_ALL
     for path in paths:

@@ -172,10 +172,8 @@ _PLATFORM, _EXTENSIONS = "remote.SSH.remotePlatform", "remote.SSH.defaultExtensi
 
 
 def update_user_settings(editor: Editor, host: str, windows_home: Path | None = None) -> str:
-    """Set in the user's settings that `host` runs Linux, and which extensions it needs.
-
-    Returns the reason for a failure; "" on success, or if the editor was never started here.
-    """
+    """Set in the user's settings that `host` runs Linux, and which extensions it needs. Returns the
+    reason for a failure; "" on success, or if the editor was never started here."""
     path = editor.user_settings(windows_home=windows_home)
     if not path.parents[1].is_dir():
         return ""

@@ -29,10 +29,8 @@ def read_jsonc(text: str) -> Value:
 
 
 def with_value(text: str, path: Sequence[str], value: Value) -> str:
-    """Return the text with `value` at `path`; missing objects along the path are created.
-
-    Raises JsoncError if the text can't be parsed, or a value along the path is not an object.
-    """
+    """Return the text with `value` at `path`; missing objects along the path are created. Raises
+    JsoncError if the text can't be parsed, or a value along the path is not an object."""
     whole = _Text(text)
     if whole.is_empty:
         # Only comments: they stay, and an object is added after them.

@@ -92,9 +92,7 @@ class ListedRun(Document):
 
 def list_runs(place: Path, host: str | None, *, every: bool) -> list[ListedRun]:
     """Return the runs of the repository around `place`, or with `every` of all, the newest first.
-
-    Raises UsageError outside of a repository.
-    """
+    Raises UsageError outside of a repository."""
     live, ended = all_boxes(), ended_boxes()
     key, _ = current(place)  # first: what came home is looked for where the repository is now
     found = [*_merged([*live, *ended]).values()]
@@ -141,9 +139,7 @@ def is_box_of_runs(name: str, runs: Sequence[str]) -> bool:
 
 def known_of_host(host: str) -> list[RunAtHome]:
     """Return every run that is known of a box, by its name or host: there, forgotten or given back.
-
-    The newest first; of the boxes that had that name, the newest.
-    """
+    The newest first; of the boxes that had that name, the newest."""
     all_ = _merged([*all_boxes(), *ended_boxes()]).values()
     found = [one for one in all_ if host in (one.box, one.host)]
     met = max((one.created for one in found), default=0.0)
@@ -293,10 +289,8 @@ def box_or_home(
 
 
 def find_gone(options: BoxOptions, names: Sequence[str] = ()) -> list[RunAtHome]:
-    """Return the runs that are meant of a box that was given back; none if no such box is.
-
-    Raises UsageError if there is such a box, and a named run of it is not here.
-    """
+    """Return the runs that are meant of a box that was given back; none if no such box is. Raises
+    UsageError if there is such a box, and a named run of it is not here."""
     host = options.host
     if host is None or box_by_name(host) or host not in {box.name for box in ended_boxes()}:
         return []
@@ -461,10 +455,8 @@ def speeds_in(texts: Sequence[str]) -> dict[str, float]:
 
 
 def same_run(run: MeasuredRun, price: Price, others: Sequence[MeasuredRun]) -> SameRun:
-    """Return what the run would take on the price's GPU, by the measured speeds of both.
-
-    It says nothing where the memory would not do, or one of the two was never measured here.
-    """
+    """Return what the run would take on the price's GPU, by the measured speeds of both. It says
+    nothing where the memory would not do, or one of the two was never measured here."""
     if run.peak_gb and run.peak_gb * 1e9 > price.shown_bytes:
         return SameRun(price.gpu, why_not=f"it used {run.peak_gb:.1f} GB")
     if price.is_a(run.gpu):

@@ -1,7 +1,5 @@
 """A log on a box, or of a run that is at home: as it is or as it grows, from any byte, each once.
-
-It is read across lost links, and across the parts that the box dropped.
-"""
+It is read across lost links, and across the parts that the box dropped."""
 
 from __future__ import annotations
 
@@ -50,9 +48,7 @@ class LogReader:
 
     def find_start(self, since: int) -> bool:
         """Start at what was written since that second of the box's clock; whether the box knows it.
-
-        Raises LinkLost, NoAnswer.
-        """
+        Raises LinkLost, NoAnswer."""
         found = self._start(self.box.wire, since)
         self.at = self.at if found is None else found
         return found is not None

@@ -1,6 +1,5 @@
 """`logs`: select the logs of runs or of a step, and show them: unchanged, as lines with the run's
-name, or as JSON.
-"""
+name, or as JSON."""
 
 from __future__ import annotations
 

@@ -53,9 +53,7 @@ def notify(  # noqa: PLR0913, PLR0917 - what is told, to whom
     notifiers: dict[str, str], run: Run, box: str, kind: str, text: str, warn: Callable[[str], None]
 ) -> None:
     """Run the commands in the home folder, and post to the addresses; a failure is only a warning.
-
-    They get the message, which contains nothing from a log but a metric's name and number.
-    """
+    They get the message, which contains nothing from a log but a metric's name and number."""
     from bootstrap.profile.load import profile_label
 
     news = News(kind, round(time.time()), text, run.name, box)

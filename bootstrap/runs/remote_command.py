@@ -79,10 +79,8 @@ def attach_to(
 
 
 def ssh_command(box: BoxLogin, line: str, *, terminal: bool) -> list[str]:
-    """Return the ssh command that runs this line on the box; an empty list for `local`.
-
-    It goes the way of the login, whatever else the user's ssh config wants of this host.
-    """
+    """Return the ssh command that runs this line on the box; an empty list for `local`. It goes the
+    way of the login, whatever else the user's ssh config wants of this host."""
     endpoint = box.endpoint
     if endpoint is None:
         return []
@@ -139,9 +137,7 @@ class RemoteProject:
 
 def project_of(box: BoxLogin) -> RemoteProject:
     """Return the current repository's project; outside a repository, the last setup's from here.
-
-    Raises UsageError if there is none, or if outside a repository several could be meant.
-    """
+    Raises UsageError if there is none, or if outside a repository several could be meant."""
     keys = {run.repo_key for run in box.state.runs}
     if not box.own and len(keys) > 1:
         names = sorted(repository_names(keys).values())
@@ -227,10 +223,7 @@ def run_there(
     options: BoxOptions, screen: Screen, command: Sequence[str], *, as_lines: bool
 ) -> None:
     """Run the command, and pass on its output: lines after the box's name as they come, of one of
-    several boxes, or a document.
-
-    Raises CommandFailedError with its exit code, and as `enter`.
-    """
+    several boxes, or a document. Raises CommandFailedError with its exit code, and as `enter`."""
     text, size = "", 0
     decode = codecs.getincrementaldecoder("utf-8")("replace").decode
     with BoxLogin.open(options, screen) as box:

@@ -1,7 +1,5 @@
-"""`report`: a run as one HTML page, from what its box kept and what was pulled from it.
-
-Its outcome, its metrics, the use of GPUs and machine, its setup.
-"""
+"""`report`: a run as one HTML page, from what its box kept and what was pulled from it. Its
+outcome, its metrics, the use of GPUs and machine, its setup."""
 
 from __future__ import annotations
 

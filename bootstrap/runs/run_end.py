@@ -1,7 +1,5 @@
-"""The end of runs: `wait` waits for it, across lost links, and `stop` brings it about.
-
-How they ended is reported, as are news of them before, to the user's own receivers.
-"""
+"""The end of runs: `wait` waits for it, across lost links, and `stop` brings it about. How they
+ended is reported, as are news of them before, to the user's own receivers."""
 
 from __future__ import annotations
 
@@ -278,10 +276,8 @@ class _Ended:
 
 
 def _as_they_ended(box: BoxLogin, runs: Sequence[Run]) -> _Ended:
-    """Ask again: of its log, whoever waited knows the size from before, and no metric or reason.
-
-    A box may end with its last run: only the reason of a failed one is worth waiting for.
-    """
+    """Ask again: of its log, whoever waited knows the size from before, and no metric or reason. A
+    box may end with its last run: only the reason of a failed one is worth waiting for."""
     from bootstrap.runs.status import metric_lines  # late, as most of it is about other things
 
     if any(run.failed for run in runs):

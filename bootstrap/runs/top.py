@@ -1,7 +1,5 @@
-"""`top`: watch several boxes live, with a login and a thread each, on one screen.
-
-A live table on a terminal, JSON if asked for, otherwise plain lines.
-"""
+"""`top`: watch several boxes live, with a login and a thread each, on one screen. A live table on a
+terminal, JSON if asked for, otherwise plain lines."""
 
 from __future__ import annotations
 
@@ -50,10 +48,8 @@ class TopOptions:
 def watch_boxes(
     options: BoxOptions, hosts: Sequence[str], wanted: TopOptions, screen: TopScreen
 ) -> None:
-    """Show the boxes until each has sent enough samples, or the user ends it.
-
-    Raises UsageError if no box is meant; the first box's error if none can be reached.
-    """
+    """Show the boxes until each has sent enough samples, or the user ends it. Raises UsageError if
+    no box is meant; the first box's error if none can be reached."""
     changes: queue.Queue[BoxView] = queue.Queue()
     feeds: list[Feed] = []
     try:

@@ -181,10 +181,8 @@ class WipedSecrets:
 
 
 def list_secrets(options: BoxOptions, screen: Screen) -> list[SecretRow]:
-    """List every secret that is named or held. Only a box given by `--host` is asked.
-
-    Raises ProfileError, UsageError, and as `connect`.
-    """
+    """List every secret that is named or held. Only a box given by `--host` is asked. Raises
+    ProfileError, UsageError, and as `connect`."""
     from bootstrap.profile.consent import load_profile  # here, since `pull` needs none
 
     loaded = load_profile(options, kinds=())

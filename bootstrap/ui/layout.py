@@ -1,7 +1,5 @@
-"""Lay out a step in one line of a given width, rows in columns, and the next commands. Pure.
-
-ASCII and marks only: what a stream can display decides which marks are used on it.
-"""
+"""Lay out a step in one line of a given width, rows in columns, and the next commands. Pure. ASCII
+and marks only: what a stream can display decides which marks are used on it."""
 
 from __future__ import annotations
 
@@ -225,10 +223,8 @@ _INDENT = " " * 6
 
 
 def laid_out(rows: Sequence[tuple[str, ...]], width: int | None, of_first: int) -> list[list[str]]:
-    """Return the lines of each row: one, or several if the terminal is too narrow for one.
-
-    The first of several has `of_first` cells, if they fit. Nothing is cut: it tells rows apart.
-    """
+    """Return the lines of each row: one, or several if the terminal is too narrow for one. The
+    first of several has `of_first` cells, if they fit. Nothing is cut: it tells rows apart."""
     one_line = aligned(filled(rows))
     if width is None or max(map(len, one_line), default=0) <= width:
         return [[line] for line in one_line]

@@ -38,10 +38,8 @@ class Plot:
     is_half: bool = False
 
     def drawn(self) -> Markup:
-        """Return the plot as HTML, for wide and for narrow screens.
-
-        Each is drawn in its own size, since text that shrinks with its picture can't be read.
-        """
+        """Return the plot as HTML, for wide and for narrow screens. Each is drawn in its own size,
+        since text that shrinks with its picture can't be read."""
         both = for_two_screens(self.svg(HALF if self.is_half else SIZE), self.svg(NARROW))
         keys = "".join(map(self._key, range(len(self.lines))))
         return both + Markup(f'<ul class="keys">{keys}</ul>')  # noqa: S704 - `_key` escapes

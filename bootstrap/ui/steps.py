@@ -1,8 +1,5 @@
-"""The state of each step, its speed and remaining time, gathered from events. Pure.
-
-Steps, codes and reasons come from closed vocabularies, so memory use is bounded, whatever a box
-sends.
-"""
+"""The state of each step, its speed and remaining time, gathered from events. Pure. Steps, codes
+and reasons come from closed vocabularies, so memory use is bounded, whatever a box sends."""
 
 from __future__ import annotations
 

@@ -152,9 +152,7 @@ def inspect_repository(root: Path, *, command: str = "", script: str = "") -> Fa
 
 def look_where_you_stand(root: Path, place: Path, *, command: str = "", script: str = "") -> Facts:
     """As `inspect_repository`, at the folder `place` of `root`; at all of it if that shows nothing.
-
-    The facts are those of `root` in each case, since a profile's paths start there.
-    """
+    The facts are those of `root` in each case, since a profile's paths start there."""
     root, place = root.resolve(), place.resolve()
     folder = place.relative_to(root).as_posix() if root in place.parents else ""
     if folder and fits(REPO_PATH, folder):

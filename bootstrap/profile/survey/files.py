@@ -221,10 +221,8 @@ _WHEEL = r"(?:.*/)?([A-Za-z0-9][A-Za-z0-9._]*)-\d[^/]*\.(?:whl|zip|tar\.\w+)(?:#
 
 
 def package_name(requirement: str) -> str:
-    """Return the normalized name of a requirement's package, or "".
-
-    An address counts by the name that it is given, else by that of its repository or file.
-    """
+    """Return the normalized name of a requirement's package, or "". An address counts by the name
+    that it is given, else by that of its repository or file."""
     text = requirement.partition(" ;")[0].strip()
     found = re.match(_NAMED, text) or re.search(_EGG, text)
     for pattern in (_REPOSITORY, _ARCHIVE, _WHEEL):

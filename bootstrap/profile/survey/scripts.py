@@ -1,7 +1,5 @@
-"""What a repository's scripts are: which may be the training, what it imports, where it writes.
-
-All is read as text.
-"""
+"""What a repository's scripts are: which may be the training, what it imports, where it writes. All
+is read as text."""
 
 from __future__ import annotations
 
@@ -274,10 +272,8 @@ def opened(source: str) -> list[str]:
 
 
 def required(source: str) -> list[tuple[str, ...]]:
-    """Return the arguments that a script can't do without, each with its names.
-
-    None where it has commands of its own: which of them need one can't be told from its text.
-    """
+    """Return the arguments that a script can't do without, each with its names. None where it has
+    commands of its own: which of them need one can't be told from its text."""
     tree, found = parsed(source), list[tuple[str, ...]]()
     for node in ast.walk(tree) if tree and "add_subparsers" not in source else ():
         if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "add_argument":
