@@ -157,6 +157,7 @@ _VARIABLES = (
     ("BOXSTRAP_NUM_JOBS", "there: how many they are"),
     ("BOXSTRAP_SWEEP", "in a run of a sweep: its name"),
     ("BOXSTRAP_CELL", "there: its cell"),
+    ("BOXSTRAP_AFTER", "in a run that waited for another: the folder with what that one made"),
     ("BOXSTRAP_NODE_RANK", "in a training of several nodes: which node it is, from 0"),
     ("BOXSTRAP_NUM_NODES", "there: how many they are"),
     ("BOXSTRAP_NODE_IPS", "there: their addresses, one a line"),

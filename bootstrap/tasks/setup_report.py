@@ -81,6 +81,8 @@ def _ended(
 ) -> str:
     program, known = program_name(sys.argv[0]), of.login.known
     head = f"{of.box}: run {run.name}: {run.outcome()}" if run else f"{of.box}: set up"
+    if run and run.state == "queued" and run.queue.startswith("after"):
+        head += f"; for its command $BOXSTRAP_AFTER is the folder of {run.queue.partition(' ')[2]}"
     commands += [("status", f"{program} status {_there(of)}")]
     down, destroy_at = f"{program} down {_there(of)}", of.profile.provider.console or ""
     billing = still_billing(down, destroy_at, price) if known.is_billed else ""

@@ -7,6 +7,11 @@ set -- "$BOXSTRAP_RUN" "$@"
 [ ! -r "$2" ] || . "$2"
 [ ! -f "$1/variables" ] || while IFS= read -r variable; do export "${variable?}"; done <"$1/variables"
 [ ! -f "$1/gpus" ] || { CUDA_VISIBLE_DEVICES=$(cat "$1/gpus") && export CUDA_VISIBLE_DEVICES; }
+# The folder of the run that it waited for.
+if read -r _ before <"$1/queue" && [ -n "$before" ]; then
+  case $before in */*) before=${1%/*/*}/$before ;; *) before=${1%/*}/$before ;; esac
+  BOXSTRAP_AFTER=$(cat "$before/dir") && export BOXSTRAP_AFTER
+fi 2>/dev/null
 # shellcheck disable=SC1091 # written by onbox/nodes/check.py
 [ ! -f "$1/nodes/env" ] || . "$1/nodes/env"
 [ ! -d "$3" ] || export VIRTUAL_ENV="$3" PATH="$3/bin:$PATH"

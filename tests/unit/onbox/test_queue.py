@@ -238,6 +238,20 @@ def test_a_run_queued_after_another_begins_only_if_that_run_succeeded(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["live", "homework/live"])
+def test_a_run_queued_after_another_finds_the_folder_of_that_one_in_a_variable(
+    box: QueueBox, name: str
+) -> None:
+    live = box.begin(box.make("live"))
+    found = box.gates / "found"
+    told = f'echo "${{BOXSTRAP_AFTER-}}" >{found}'
+    box.begin(box.make("later", queue=f"after {name}", command=told))
+    box.open("live")
+    wait_until(lambda: found.exists() and found.read_text() != "")
+    assert found.read_text() == (live / "dir").read_text()
+
+
+@pytest.mark.slow
 def test_killed_waiting_processes_of_queued_runs_are_restarted_by_another(box: QueueBox) -> None:
     box.begin(box.make("live"))
     queued = [box.begin(box.make(f"queued-{n}", queue="gpus")) for n in range(4)]
