@@ -485,16 +485,17 @@ def _cells_of(sweep: str) -> dict[str, str]:
     return found
 
 
-def blocked_words(run: Run, runs: Iterable[Run]) -> str:
-    """Return what frees a queued run if the one that it waits for died, else ""."""
+def blocked_words(run: Run, runs: Iterable[Run], there: str) -> str:
+    """Return what frees a queued run if the one that it waits for died, else ""; `there` is the
+    option that names its box."""
     kind, _, other = run.queue.partition(" ")
     waits_for = {other, f"{run.repo_key}/{other}"} if kind == "after" else set()
     dead = (one for one in runs if one.state == "died")
     name = next((one.name for one in dead if one.path in waits_for), "")
     if run.state != "queued" or not name:
         return ""
-    ends = f"boxstrap stop --run {run.name}"
-    return f"{name} died. To go on: boxstrap run --resume {name}; or end this one: {ends}"
+    ends = f"boxstrap stop --run {run.name}{there}"
+    return f"{name} died. To go on: boxstrap run --resume {name}{there}; or end this one: {ends}"
 
 
 def qualified(run: Run, names: Mapping[str, str]) -> str:

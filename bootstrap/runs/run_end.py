@@ -122,7 +122,7 @@ def wait_for(  # noqa: PLR0913 - as it was typed
 def _warn_if_it_stays_queued(run: Run, box: BoxLogin, screen: Screen) -> None:
     if run.state == "queued" and not run.attended:
         screen.warn(_sentence(run))
-    elif blocked := blocked_words(run, box.state.runs):
+    elif blocked := blocked_words(run, box.state.runs, f" --host {box.name}"):
         screen.warn(f"{run.name} waits: {blocked}")
 
 

@@ -87,21 +87,27 @@ _LINE = 160  # characters of a line of a log
 _FIRST = 4  # number of a run's cells that stand in the first of two lines: name, state, times, cost
 _WIDEST = 60  # characters of a command; --json has all of it
 _NEXT = {
-    "died": "its log and results are still there; to start it again: boxstrap setup --restart",
+    "died": "its log and results are still there; to start it again: boxstrap setup --restart{}",
     "waiting": "the next boxstrap setup of its work begins it",
 }
 """What to do about a run that died, or never started."""
 
 
 def run_lines(
-    rows: Sequence[RunStatus], now: int, *, width: int | None = None, own: str = ""
+    rows: Sequence[RunStatus],
+    now: int,
+    *,
+    width: int | None = None,
+    own: str = "",
+    box: str = "",
 ) -> list[str]:
     """Newest first; with the log's end for the newest failed run, a sentence for other failed ones.
 
     Those of `own`, the key on the box of the repository that is meant, come first; of the others
     only those that go on are shown. "" is no repository: then all are meant.
-    A run takes two lines where one would be wider than `width` columns.
+    A run takes two lines where one would be wider than `width` columns. Commands name the `box`.
     """
+    there = f" --host {box}" if box else ""
     shown, others = _chosen(rows, own)
     cells = [
         (
@@ -116,9 +122,9 @@ def run_lines(
     lines: list[str] = []
     for row, of_run in zip(shown, laid_out(cells, width, _FIRST), strict=True):
         below = [row.metric] if row.metric else []
-        below += filter(None, [blocked_words(row.run, (other.run for other in rows))])
-        below += [f"{row.disk.words()}. See: boxstrap clean"] if row.disk else []
-        below += [*row.untold, *_below(row, whole=row is newest)]
+        below += filter(None, [blocked_words(row.run, (one.run for one in rows), there)])
+        below += [f"{row.disk.words()}. See: boxstrap clean{there}"] if row.disk else []
+        below += [*row.untold, *_below(row, there, whole=row is newest)]
         lines += [*of_run, *(f"      {line}" for line in below)]
     older = len(rows) - len(shown) - others
     left_out = [f"{older} older ones"] if older else []
@@ -184,7 +190,7 @@ def _ago(moment: int, now: int) -> str:
     return f"{duration(max(0, now - moment))} ago"
 
 
-def _below(row: RunStatus, *, whole: bool) -> list[str]:
+def _below(row: RunStatus, there: str, *, whole: bool) -> list[str]:
     """Return why it failed, and what can be done."""
     run, failure = row.run, row.failure
     lines = []
@@ -201,12 +207,12 @@ def _below(row: RunStatus, *, whole: bool) -> list[str]:
     if run.interruption and run.is_over and run.begun:
         lines.append(f"to go on on another box: boxstrap up --resume {run.name}")
     if run.can_resume:
-        how = f"to resume it: boxstrap run --resume {run.name}"
+        how = f"to resume it: boxstrap run --resume {run.name}{there}"
         lines.append(f"its log and results are still there; {how}")
     elif run.state == "died" and run.left:
-        lines.append(f"to end what lives on of it: boxstrap stop --run {run.name}")
+        lines.append(f"to end what lives on of it: boxstrap stop --run {run.name}{there}")
     elif run.state in _NEXT:
-        lines.append(_NEXT[run.state])
+        lines.append(_NEXT[run.state].format(there))
     return lines
 
 
@@ -365,7 +371,7 @@ def _from_home(
     ]
     lines = [f"{box}: {why.rstrip('.')}; from home:" if why else as_of(found[0])]
     own = "" if named else mine[0].repository if mine else options.repository[0]
-    lines += run_lines(rows, now, width=width, own=own)
+    lines += run_lines(rows, now, width=width, own=own, box=box)
     return BoxStatus(box, found[0].price or None, runs=rows, trees=(), lines=lines)
 
 
@@ -521,7 +527,7 @@ def status_lines(  # noqa: PLR0913, PLR0917 - each from another place
         lines.append(f"  {cost_so_far(known)}")
     if box_state.lease:
         lines += [f"  {line}" for line in box_state.lease.lines()]
-    runs = run_lines(rows, _box_time(box_state), width=width, own=own)
+    runs = run_lines(rows, _box_time(box_state), width=width, own=own, box=name)
     return [*lines, *(runs or ["no run was started here"])]
 
 

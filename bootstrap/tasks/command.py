@@ -290,10 +290,12 @@ def _end(body: Callable[[Call], None], call: Call, interrupted: str) -> End:
 
 
 def _with_box(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Let `--run BOX/RUN` name the box too, where no other is named; `--run RUN` the only one of
-    this repository's boxes that is known to have it."""
-    run = given.get("run") or []
+    """Let `--run BOX/RUN` name the box too, where no other is named; `--run RUN` and `--resume RUN`
+    the only one of this repository's boxes that is known to have it."""
+    run = given.get("run") or ("host" in given and given.get("resume")) or []
     names = [run] if isinstance(run, str) else run
+    if not given.get("run") and "/" in "".join(names):  # it goes on on another box
+        return given
     box, *others = {name.rpartition("/")[0] for name in names} or {""}
     if not names or others or given.get("hosts") or given["host"] not in (None, [], box, [box]):
         return given

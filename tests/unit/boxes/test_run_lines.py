@@ -48,7 +48,7 @@ def lines_of(
         )
         for one in runs
     ]
-    return run_lines(rows, NOW, width=width, own=own)
+    return run_lines(rows, NOW, width=width, own=own, box="gpu")
 
 
 def test_status_says_when_a_run_started_or_if_finished_when_it_ended_and_how_long_it_took() -> None:
@@ -100,7 +100,9 @@ def test_status_advises_run_resume_if_the_run_that_a_queued_run_waits_for_died()
         ("died", "k-1", True), ("running", "k-1", False), ("died", "k-2", False),
     ):  # fmt: skip
         lines = lines_of([queued, run("train-7", state=state, repo_key=other)])
-        assert ("train-7 died. To go on: boxstrap run --resume train-7; or" in lines[1]) == freed
+        assert (
+            "train-7 died. To go on: boxstrap run --resume train-7 --host gpu; or" in lines[1]
+        ) == freed
 
 
 def test_live_and_queued_runs_are_listed_however_many_ended_after_them() -> None:
@@ -130,7 +132,7 @@ def test_a_run_that_died_says_whether_the_box_restarted_and_how_to_resume() -> N
     assert "died with the box" in first
     assert "--restart" in hint
     _, hint = lines_of([run("train-1", state="died", can_resume=True)])
-    assert "boxstrap run --resume train-1" in hint
+    assert "boxstrap run --resume train-1 --host gpu" in hint
     _, hint = lines_of([run("train-1", state="died", resumed_by="train-2")])
     assert hint.strip() == "train-2 went on from it"
     assert "was killed, and its runner too" in lines_of([without])[0]

@@ -105,6 +105,7 @@ def test_a_command_for_a_run_that_only_one_box_has_needs_no_host(at: User) -> No
     done = at.run("stop", "--run", "train-2").must(4)
     assert "the box other is known" in done.err
     assert "other is the one box here that is known to have train-2" in done.err
+    assert "the box other is known" in at.run("run", "--resume", "train-2").must(4).err
     assert "which box?" in at.run("logs", "--run", "train-3").must(2).err
     mistyped = at.run("logs", "--run", "gpu7/train-1", "--json").must(2).json()["error"]["what"]
     assert mistyped == "no box here is called gpu7, and none is known to have gpu7/train-1."
