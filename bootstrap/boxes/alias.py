@@ -265,7 +265,6 @@ def _keys(box: KnownBox) -> list[str]:
 
 
 def _hosts(windows: Windows) -> frozenset[str]:
-    """Return the hosts in the Windows user's own config."""
     try:
         text = (windows.config.read() or b"").decode("utf-8-sig", errors="replace")
     except LeftAloneError as error:

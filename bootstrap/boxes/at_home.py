@@ -497,7 +497,6 @@ class PullPlace:
             return self.path
 
     def _ignore(self) -> None:
-        """Make git ignore boxstrap's folder."""
         if self.inside:
             with LocalFolder(self.base, self.inside[:1], make=True) as folder:
                 folder.write_new(".gitignore", b"*\n")

@@ -51,7 +51,6 @@ def parse_low_line(told: str) -> LowDisk | None:
 
 
 def parse_low_disk(told: bytes) -> LowDisk | None:
-    """Parse the file; None if there is none, or it makes no sense."""
     head, *rows = told[:MOST_BYTES].decode("utf-8", "replace").splitlines() or [""]
     words = head.split()
     numbers = [answer_number(word) for word in words[:2]]

@@ -138,7 +138,6 @@ class CompletionPoller(threading.Thread):
         return self.state not in GOES_ON and self.seen >= written
 
     def stop(self) -> None:
-        """Stop polling: the reader is done."""
         self._done.set()
 
 
@@ -168,7 +167,12 @@ def follow_events(
                 if told > MAX_EVENT_BYTES or lines.refused > MOST_REFUSED:
                     end.stop()
                     stream.close()
-                    raise _endless(link.label)
+                    raise NoAnswer(
+                        "it sends more events than any setup has.",
+                        where=link.label,
+                        hint="Don't trust this box with your work, or log in with ssh and see "
+                        "what it does.",
+                    )
                 for event in lines.feed(piece):
                     if event.seq <= last or event.setup != setup:
                         continue
@@ -198,14 +202,6 @@ def _gone(label: str, output: bytes) -> StepFailedError:
         + (f". Its shell said:\n{said}" if said else ": it was killed, or the box restarted."),
         where=label,
         hint="Run the same command again: it goes on where it stopped.",
-    )
-
-
-def _endless(label: str) -> NoAnswer:
-    return NoAnswer(
-        "it sends more events than any setup has.",
-        where=label,
-        hint="Don't trust this box with your work, or log in with ssh and see what it does.",
     )
 
 

@@ -440,15 +440,12 @@ class BoxLogin:
         """Return the shared connection, if there is one, or a login."""
         shared, self._shared = self._shared, None
         wire = shared if shared is not None else self._log_in_instead()
-        self._rename()
-        return wire
-
-    def _rename(self) -> None:
-        """Note its new name, or that it was forgotten, now that it showed its pinned key."""
+        # It showed its pinned key: a new name is noted, or that it was forgotten.
         if not self._was_forgotten():
             before = record.load_box(self.known.folder)
             if before is not None and before.name != self.name:
                 self._is_now(before, f"{before.name} is called {self.name} now")
+        return wire
 
     def _was_forgotten(self, own: Collection[float] = ()) -> bool:
         """Return whether it was known here before, and take up what was; see `met_again`."""

@@ -159,7 +159,6 @@ _LEFT = {
 
 
 def parse_lease(said: str) -> BoxLease | None:
-    """Parse a box's lease from its line; None if it has none."""
     word, _, text = said.partition("\t")
     if word not in {"kept", LOST}:
         return None
@@ -293,7 +292,6 @@ class BoxState:
         return self.facts.get("differs", "").split()
 
     def has_program(self, digest: str) -> bool:
-        """Whether it has the program of this SHA-256."""
         return digest[:16] in self.facts.get("programs", "").split("/")
 
     @property
@@ -388,7 +386,14 @@ def probe(  # noqa: PLR0913 - one value for each thing a box can be asked
 def read_probe(answer: bytes, label: str, *, needs_runs: bool = True) -> BoxState:
     """Parse a box's answer and check it. Raises BoxLacksError as `probe`."""
     box_state = replace(parse_probe(answer), told=time.time())
-    _check_system(box_state, label)
+    system = box_state.system
+    if not system.startswith("Linux"):
+        raise BoxLacksError(
+            f"this box runs {system[:_SHOWN] or 'an unknown system'}; a box runs Linux.",
+            where=label,
+            hint="On a Mac, `local` and `demo` work inside a Linux container or VM; "
+            "rented boxes are set up from the Mac itself.",
+        )
     _check_bash(box_state, label)
     if needs_runs and not box_state.has_readable_runs:
         raise BoxLacksError(
@@ -464,17 +469,6 @@ def _status(value: str) -> dict[str, object]:
     if not isinstance(setup, str) or not _SETUP.fullmatch(setup) or state not in _SETUP_STATES:
         return {}
     return {"setup": setup, "state": state, "exit": code if code in range(256) else None}
-
-
-def _check_system(box_state: BoxState, label: str) -> None:
-    system = box_state.system
-    if not system.startswith("Linux"):
-        raise BoxLacksError(
-            f"this box runs {system[:_SHOWN] or 'an unknown system'}; a box runs Linux.",
-            where=label,
-            hint="On a Mac, `local` and `demo` work inside a Linux container or VM; "
-            "rented boxes are set up from the Mac itself.",
-        )
 
 
 def _check_bash(box_state: BoxState, label: str) -> None:

@@ -54,7 +54,6 @@ class Uploaded(NamedTuple):
 
 
 def parse_uploaded(note: str) -> Uploaded | None:
-    """Parse the box's note; None if it is invalid."""
     found = re.fullmatch(_NOTE, note)
     if not found:
         return None
@@ -76,14 +75,12 @@ class Interruption(NamedTuple):
     leaves: int  # when the box goes
 
     def sentence(self) -> str:
-        """Return who took what away."""
         if self.by == "container":
             return "its container, or machine, was stopped"
         return f"{CLOUDS[self.by]} took its box back"
 
 
 def parse_interruption(text: str) -> Interruption | None:
-    """Parse the box's words for it; None if they are none."""
     found = _INTERRUPTION.fullmatch(text)
     return Interruption(found[1], int(found[2]), int(found[3])) if found else None
 
@@ -111,7 +108,6 @@ class NodeOf(NamedTuple):
 
 
 def parse_node(note: str) -> NodeOf | None:
-    """Parse the box's note; None if it is none."""
     found = re.fullmatch(_NODES, note)
     names = tuple(found[3].split()) if found else ()
     if not found or int(found[2]) != len(names) or int(found[1]) >= len(names):
@@ -237,7 +233,6 @@ class Run(Document):
         return self.snapshot not in ("", self.commit)
 
     def outcome(self) -> str:
-        """Describe its state in a few words."""
         if self.state == "finished":
             return self._ending() + self._left_behind()
         if self.state == "queued":

@@ -259,7 +259,6 @@ def without_block(data: bytes, include: str) -> bytes | None:
 
 
 def has_block(data: bytes, include: str) -> bool:
-    """Whether the file includes our file."""
     return _pattern(include).search(data) is not None
 
 

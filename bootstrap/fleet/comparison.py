@@ -135,7 +135,6 @@ class Comparison:
 
     @property
     def extreme(self) -> str:
-        """`least` or `most`."""
         return "least" if self.least else "most"
 
     @property
@@ -224,7 +223,6 @@ def compare_runs(  # noqa: PLR0913, PLR0917 - as it was typed
 
 
 def _place_of(names: Sequence[str], one: ComparedRun) -> int:
-    """Return its place among the names that were typed."""
     places = (at for at, name in enumerate(names) if one.run and _is_called(one.run, one.box, name))
     return next(places, len(names))
 
@@ -297,7 +295,6 @@ def compared_run(
 
 
 def usual_place(options: BoxOptions, folder: str, name: str) -> Path:
-    """Return a file below this repository's results."""
     root = repository_root(options.place) or options.place
     place = PullPlace(root.absolute(), ("boxstrap-results", folder))
     return place.make() / f"{name}.html"

@@ -476,7 +476,6 @@ def differences(facts: Mapping[str, Mapping[str, Any]]) -> list[str]:
 def _packages_apart(
     own: Mapping[str, Any], facts: Mapping[str, Mapping[str, Any]], usual: str
 ) -> tuple[str, str]:
-    """Return the packages that differ, here and on the others."""
     others = next(each for each in facts.values() if each["same"].get("environment") == usual)
     here = sorted({*own["packages"]} - {*others["packages"]})
     there = sorted({*others["packages"]} - {*own["packages"]})

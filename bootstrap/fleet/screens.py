@@ -175,7 +175,6 @@ class BoxScreens(ABC):
         """Return the screen of one box."""
 
     def ended(self, host: str, error: BoxstrapError | None, code: int, seconds: float) -> None:
-        """Take how the work on a box ended, with its exit code."""
         self._ends[host] = (error, code, seconds)
 
     @abstractmethod

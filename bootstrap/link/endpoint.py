@@ -140,7 +140,18 @@ def resolve(
     if there is no `ssh`.
     """
     chosen = _existing_identity(identity or target.identity)
-    settings = _ask_ssh(_ssh_arguments(target, chosen, config))
+    arguments = ["ssh", "-G"]
+    options = {
+        "-F": config,
+        "-l": target.user,
+        "-p": target.port,
+        "-i": chosen,
+        "-J": target.jump,
+    }
+    for option, value in options.items():
+        if value is not None:
+            arguments += [option, str(value)]
+    settings = _ask_ssh([*arguments, "--", target.address])
     hostname = settings.first("hostname") or target.address
     resolved_user = settings.first("user") or getpass.getuser()
     if user and not target.user and resolved_user == getpass.getuser():
@@ -206,21 +217,6 @@ def _entry(host: str) -> list[list[str]]:
     settings = _ask_ssh(["ssh", "-G", "--", host])
     own = host.lower()
     return [[value for value in settings.all(key) if value.lower() != own] for key in _OF_AN_ENTRY]
-
-
-def _ssh_arguments(target: Target, identity: Path | None, config: Path | None) -> list[str]:
-    arguments = ["ssh", "-G"]
-    options = {
-        "-F": config,
-        "-l": target.user,
-        "-p": target.port,
-        "-i": identity,
-        "-J": target.jump,
-    }
-    for option, value in options.items():
-        if value is not None:
-            arguments += [option, str(value)]
-    return [*arguments, "--", target.address]
 
 
 def _ask_ssh(arguments: list[str]) -> SshSettings:

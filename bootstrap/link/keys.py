@@ -411,7 +411,14 @@ class KeyLogin(AuthStrategy):
             shown = candidate.shown
             if shown and not transport.would_accept(self._endpoint.user, shown.kind, shown.blob):
                 return None
-            key = _loaded[file.path] = self._decrypt(file)
+            if not self._prompt.has_terminal():
+                raise KeyUnusable(
+                    f"it needs its passphrase and there is no terminal to ask: ssh-add {file.path}"
+                )
+            passphrase = self._prompt.secret(f"Passphrase for {_home(file.path)}: ")
+            if not passphrase:
+                raise KeyUnusable("no passphrase was given")
+            key = _loaded[file.path] = load_private(file.path, passphrase)
         if candidate.certificate:
             key.public_blob = paramiko.pkey.PublicBlob(
                 candidate.certificate.kind, candidate.certificate.blob
@@ -419,16 +426,6 @@ class KeyLogin(AuthStrategy):
         elif not candidate.agent:
             key.public_blob = None
         return key
-
-    def _decrypt(self, file: KeyFile) -> paramiko.PKey:
-        if not self._prompt.has_terminal():
-            raise KeyUnusable(
-                f"it needs its passphrase and there is no terminal to ask: ssh-add {file.path}"
-            )
-        passphrase = self._prompt.secret(f"Passphrase for {_home(file.path)}: ")
-        if not passphrase:
-            raise KeyUnusable("no passphrase was given")
-        return load_private(file.path, passphrase)
 
     def _refused(self) -> LoginRefused:
         user = self._endpoint.user
@@ -492,7 +489,6 @@ class KeyLogin(AuthStrategy):
 
 
 def _home(path: Path) -> str:
-    """Return the path with `~` for the home folder."""
     home = str(Path.home())
     text = str(path)
     return "~" + text[len(home) :] if text.startswith(home + os.sep) else text

@@ -279,7 +279,6 @@ class KnownBox:
 
     @property
     def target(self) -> Target:
-        """Where it is reached, as it was typed."""
         from bootstrap.link.target import parse_host  # here, since most starts need only names
 
         return parse_host(self.host_text)
@@ -522,7 +521,6 @@ def retire(box: KnownBox) -> Path | None:
 
 
 def ended_folder() -> Path:
-    """Return the folder with the records of boxes that are gone."""
     return paths.state_dir() / "ended"
 
 

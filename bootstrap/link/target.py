@@ -110,7 +110,6 @@ class BoxOptions:
 
     @property
     def place(self) -> Path:
-        """The folder that the task is about."""
         return self.repo or Path.cwd()
 
     @property
@@ -191,13 +190,19 @@ def _parse_command(text: str, words: list[str]) -> Target:
     if len(addresses) > 1:
         raise _wrong(text, f"the ssh command has a command of its own: {addresses[1]}")
     user, address, port = _parse_destination(addresses[0])
+    jump = options.get("jump")
+    if jump is not None and jump != "none":
+        for hop in jump.split(","):
+            if not hop:
+                raise _wrong(text, "-J names an empty host")
+            _parse_destination(hop)
     return Target(
         text=text,
         address=address,
         user=_one(text, "users", user, _checked_user(text, options.get("user"))),
         port=_one(text, "ports", port, _checked_port(text, options.get("port"))),
         identity=options.get("identity"),
-        jump=_checked_jump(text, options.get("jump")),
+        jump=jump,
         forwards=tuple(_checked_forward(text, spec) for spec in forwards),
     )
 
@@ -292,15 +297,6 @@ def _checked_port(text: str, port: str | None) -> int | None:
     return int(port)
 
 
-def _checked_jump(text: str, jump: str | None) -> str | None:
-    if jump is not None and jump != "none":
-        for hop in jump.split(","):
-            if not hop:
-                raise _wrong(text, "-J names an empty host")
-            _parse_destination(hop)
-    return jump
-
-
 def _checked_forward(text: str, spec: str) -> str:
     if not re.fullmatch(_FORWARD, spec) or spec.count(":") < 1:
         raise _wrong(text, f"-L {spec} is no forward like 8080:localhost:8080")
@@ -331,7 +327,6 @@ def _refuse_dangerous(text: str) -> None:
 
 
 def _show(char: str) -> str:
-    """Return a printable form of any character."""
     return f"`{char}`" if char.isascii() and char.isprintable() else f"U+{ord(char):04X}"
 
 

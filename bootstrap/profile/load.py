@@ -137,7 +137,6 @@ class Layer:
 
     @property
     def is_shipped(self) -> bool:
-        """Whether the file comes with boxstrap."""
         return is_shipped(self.path)
 
 
@@ -380,7 +379,6 @@ def shipped_ones() -> dict[str, Path]:
 
 
 def users_own() -> dict[str, Path]:
-    """Name and file of each profile in the user's config folder."""
     return _all_in(paths.config_dir())
 
 

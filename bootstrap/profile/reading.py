@@ -381,19 +381,15 @@ def _scalar(field: Field, value: str | float, where: Where, wrong: Wrong) -> obj
         elif isinstance(value, str):
             return field.rule(value) if field.rule else value
         elif field.kind in ("whole", "number"):
-            _check_limits(field, value)
+            if field.gt is not None and not value > field.gt:
+                raise ValueError(f"expected more than {field.gt:g}")
+            if field.ge is not None and not value >= field.ge:
+                raise ValueError(f"expected {field.ge:g} or more")
+            if field.le is not None and not value <= field.le:
+                raise ValueError(f"expected {field.le:,g} or less")
     except ValueError as error:
         wrong.append((where, str(error)))
     return float(value) if field.kind == "number" else value
-
-
-def _check_limits(field: Field, number: float) -> None:
-    if field.gt is not None and not number > field.gt:
-        raise ValueError(f"expected more than {field.gt:g}")
-    if field.ge is not None and not number >= field.ge:
-        raise ValueError(f"expected {field.ge:g} or more")
-    if field.le is not None and not number <= field.le:
-        raise ValueError(f"expected {field.le:,g} or less")
 
 
 def _dotted(where: Where) -> str:

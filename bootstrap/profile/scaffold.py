@@ -42,9 +42,25 @@ _LONGEST_NOTE = 400  # characters
 def write_profile(facts: Facts) -> str:
     """Return the text of a profile with comments; it can be loaded as it is."""
     lines = [f"  {name}: {_quoted(each.value)}{_why(each.why)}" for name, each in facts.env]
+    url = f" ({_plain(facts.url)})" if facts.url else ""
     parts = (
-        _head(facts),
-        _git(facts),
+        [
+            f"# What a rented box should become to train {_plain(facts.name)}.",
+            "# Every key is explained by: boxstrap profiles --show vast",
+            "version: 1",
+            "",
+            f"# Where you rent: {', '.join(NAMES)}, or ssh for any other host.",
+            "# Left out, the box itself says what it is.",
+            "# extends: vast",
+        ],
+        [
+            f"# The repository of this folder{url} goes over at the commit",
+            "# you stand on. To have another one, or to let the box clone it by itself:",
+            "# git:",
+            "#   url: https://github.com/me/homework.git",
+            "#   ref: main",
+            "#   access: url",
+        ],
         _python(facts.environment, facts.last_commit),
         _packages(facts),
         _GPU,
@@ -74,30 +90,6 @@ def notes(facts: Facts) -> list[str]:
     for where, package in facts.uncovered[:10]:
         found.append(_plain(f"{where} imports {package}, which no requirement names"))
     return [*found, *map(_plain, [*environment.remarks, *facts.remarks])]
-
-
-def _head(facts: Facts) -> list[str]:
-    return [
-        f"# What a rented box should become to train {_plain(facts.name)}.",
-        "# Every key is explained by: boxstrap profiles --show vast",
-        "version: 1",
-        "",
-        f"# Where you rent: {', '.join(NAMES)}, or ssh for any other host.",
-        "# Left out, the box itself says what it is.",
-        "# extends: vast",
-    ]
-
-
-def _git(facts: Facts) -> list[str]:
-    url = f" ({_plain(facts.url)})" if facts.url else ""
-    return [
-        f"# The repository of this folder{url} goes over at the commit",
-        "# you stand on. To have another one, or to let the box clone it by itself:",
-        "# git:",
-        "#   url: https://github.com/me/homework.git",
-        "#   ref: main",
-        "#   access: url",
-    ]
 
 
 def _python(found: Environment, last_commit: str) -> list[str]:

@@ -315,18 +315,15 @@ class Api:
             answer.release_conn()
         with contextlib.suppress(*_NO_DATE):
             self.answered_at = parsedate_to_datetime(answer.headers.get("Date", "")).timestamp()
-        self.next_path = self._next(answer.headers.get("Link", ""))
+        links = answer.headers.get("Link", "")
+        found = _NEXT.search(links)
+        is_own = found and found[1].startswith(f"{self._address}/")
+        self.next_path = found[1].removeprefix(self._address) if found and is_own else ""
         try:
             document = json.loads(read)
         except (ValueError, RecursionError):
             document = None
         return answer.status, document, self._pause(answer.headers.get("Retry-After", ""))
-
-    def _next(self, links: str) -> str:
-        """Return the path that a Link header names as the next page, if it is of this API."""
-        found = _NEXT.search(links)
-        is_own = found and found[1].startswith(f"{self._address}/")
-        return found[1].removeprefix(self._address) if found and is_own else ""
 
     def _pause(self, told: str) -> float | None:
         """Return the seconds that Retry-After asks for: a number, or a date."""

@@ -347,7 +347,9 @@ class Azure(CloudAccount):
             raise
         if failed:
             self._clear_group(subscription, mark)
-            raise _with_quota(failed)
+            if "quota" in f"{failed.code} {failed.what}".lower():
+                failed.what += f" To have more, {MORE}."
+            raise failed
         return f"{mark.rpartition('-')[2]}_{api.digest_of(subscription)}"
 
     def _failure(self, path: str, made: _Deployment | None) -> api.RefusedError | None:
@@ -441,12 +443,6 @@ def hold_s(order: RentOrder, price: float) -> int | None:
     limit = limit_s(order, price)
     most = limit_s(RentOrder(lease_hours=LEASE_HOURS), price)
     return min(limit, LONGEST_HOLD_S) if limit <= most else None
-
-
-def _with_quota(refused: api.RefusedError) -> api.RefusedError:
-    if "quota" in f"{refused.code} {refused.what}".lower():
-        refused.what += f" To have more, {MORE}."
-    return refused
 
 
 def _mark_of(box_id: str) -> str:

@@ -88,7 +88,6 @@ class _Sku(api.CamelModel):
     restrictions: Sequence[_Restriction] = ()
 
     def has(self, name: str) -> str:
-        """Return what it says of this; "" if nothing."""
         return next((one.value for one in self.capabilities if one.name == name), "")
 
 

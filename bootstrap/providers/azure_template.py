@@ -34,7 +34,6 @@ def vm_path(place: str) -> str:
 
 
 def next_time(daily: str, now: float) -> float | None:
-    """Return when it is next that time of the day."""
     if not re.fullmatch("[0-9]{4}", daily):
         return None
     today = math.floor(now / 86400) * 86400

@@ -136,7 +136,6 @@ class Ec2Market:
         return None
 
     def _spot_prices(self, region: str, kinds: Sequence[str]) -> dict[tuple[str, str], float]:
-        """Return the current spot price by type and zone."""
         if not kinds:
             return {}
         now = self._aws.answered_at or time.time()

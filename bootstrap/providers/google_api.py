@@ -46,7 +46,6 @@ _POLICY = re.compile(r"\bconstraints/|\borg(?:anization)? policy\b", re.IGNORECA
 
 
 def config_folder() -> Path:
-    """Return where gcloud keeps its settings."""
     return Path(os.environ.get("CLOUDSDK_CONFIG") or expanded("~/.config/gcloud"))
 
 
@@ -149,7 +148,6 @@ class GoogleOperation(api.CamelModel):
         return self.status == "DONE"
 
     def refusal(self, provider: str) -> api.RefusedError | None:
-        """Return why it failed; None if it didn't."""
         if not self.is_done or self.error is None:
             return None
         first = next(iter(self.error.errors), _ErrorOfOperation())

@@ -58,7 +58,6 @@ class GoogleKind(NamedTuple):
 
     @property
     def is_only_spot(self) -> bool:
-        """Whether it can't be had on demand."""
         return self.family == "a3-highgpu" and self.gpus < 8
 
     def price(self, zone: str, *, is_spot: bool) -> float | None:

@@ -287,5 +287,4 @@ class RentedBox:
         return f"{self.provider}:{self.id}"
 
     def price_now(self) -> float | None:
-        """Return the dollars an hour in its current state."""
         return self.stopped_price if self.state is RentedState.STOPPED else self.price

@@ -92,7 +92,6 @@ class _PaperspaceTemplate(api.CamelModel):
     available_machine_types: Sequence[_TypeOfTemplate]
 
     def has(self, kind: str) -> bool:
-        """Whether a machine of this type can be made from it."""
         types = self.available_machine_types
         return any(one.machine_type_label == kind and one.is_available for one in types)
 

@@ -237,6 +237,5 @@ _WAIT = "Give back what you no longer need (boxstrap boxes --all); what was spen
 
 
 def _shorter(hours: float) -> str:
-    """Return the hint for a lease that is too long."""
     least = math.floor(hours * 100) / 100
     return f"A shorter lease fits: --set lease.hours={least:g}" if least >= 0.1 else _WAIT

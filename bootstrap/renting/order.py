@@ -182,17 +182,6 @@ def left_by(others: Sequence[Offer], order: RentOrder) -> dict[str, int]:
     return found
 
 
-def _which_leaves_none(others: Sequence[Offer], order: RentOrder) -> str:
-    left = left_by(others, order)
-    told = ", ".join(f"{key} leaves {count or 'none'}" for key, count in left.items())
-    if not left or min(left.values()):
-        # Offers don't say these; a provider looks for them itself.
-        told += (
-            f"{', and ' if told else ''}the driver's CUDA, box.volume or box.disk_gb leaves none"
-        )
-    return f"Of {len(others)} offers {told}."
-
-
 def no_offer(others: Sequence[Offer], order: RentOrder) -> NoOfferError:
     """Return the error when no offer fits, with the nearest ones."""
     lines = [
@@ -200,9 +189,16 @@ def no_offer(others: Sequence[Offer], order: RentOrder) -> NoOfferError:
         f"{', '.join(offer.misses(order)) or 'not for this order, its provider says'}"
         for offer in others[:_NEAREST]
     ]
+    left = left_by(others, order)
+    told = ", ".join(f"{key} leaves {count or 'none'}" for key, count in left.items())
+    if not left or min(left.values()):
+        # Offers don't say these; a provider looks for them itself.
+        told += (
+            f"{', and ' if told else ''}the driver's CUDA, box.volume or box.disk_gb leaves none"
+        )
     near = "\n".join(
         [
-            _which_leaves_none(others, order),
+            f"Of {len(others)} offers {told}.",
             "The nearest:",
             *lines,
             "Ask for less in gpu, box or rent of the profile, or wait: --wait-offer 2h",

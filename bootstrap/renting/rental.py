@@ -80,7 +80,6 @@ class Rental(Document):
     """How many boxes its order made that have no record of their own yet, itself included."""
 
     def is_dearer(self, price: float) -> bool:
-        """Whether this price is more than was agreed to."""
         return 0.0 < self.agreed < price - SAME_PRICE
 
     @property

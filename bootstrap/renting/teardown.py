@@ -139,7 +139,6 @@ def destroy(
 
 
 def _lists(account: CloudAccount, of_cluster: str) -> bool:
-    """Whether the account still has a box of this cluster."""
     return bool(of_cluster) and any(
         each.cluster == of_cluster and each.state is not RentedState.GONE
         for each in account.boxes()
@@ -214,7 +213,14 @@ def finish_teardown(
     now = time.time()
     done.destroyed, done.was_gone = True, rented is None
     shared.close(known)
-    _set_cost(done, rented, known, now)
+    # Since the rental, by our record, else since its last start, by its account.
+    ours = rental.of_host(done.host)
+    price = rented.price if rented and rented.price is not None else known.price
+    since = rented.since if rented and rented.since is not None else known.costs_since
+    if ours is not None:
+        price, since, done.spent_since = ours.price, ours.asked, "it was rented"
+    if price and not done.was_gone:
+        done.spent = round(price * max(0.0, now - since) / 3600, 4)
     try:
         done.left = account.leftovers()
     except BoxstrapError as error:
@@ -236,17 +242,6 @@ def put_aside(over: rental.Rental, reporter: Reporter) -> None:
             with suppress(OSError, UsageError):
                 retire(replace(known, ended=over.ended, spent=over.spent))
             drop_alias(reporter)
-
-
-def _set_cost(done: TeardownResult, rented: RentedBox | None, known: KnownBox, now: float) -> None:
-    """Set the cost: since the rental, by our record, else since its last start by its account."""
-    ours = rental.of_host(done.host)
-    price = rented.price if rented and rented.price is not None else known.price
-    since = rented.since if rented and rented.since is not None else known.costs_since
-    if ours is not None:
-        price, since, done.spent_since = ours.price, ours.asked, "it was rented"
-    if price and not done.was_gone:
-        done.spent = round(price * max(0.0, now - since) / 3600, 4)
 
 
 def has_record(known: KnownBox) -> bool:

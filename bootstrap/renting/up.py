@@ -135,10 +135,6 @@ class RentedLease:
             sets.append(f"lease.hours={LEASE_HOURS}")
             when = f"after {LEASE_HOURS} hours"
             why = ", as the profile names neither hours nor dollars of a lease"
-        self._tell(host, when, why, destroys=destroys)
-        return sets
-
-    def _tell(self, host: str, when: str, why: str, *, destroys: bool) -> None:
         provider = PROVIDERS[host.partition(":")[0]]
         loses, stops = self._loses(provider), self._stops(provider)
         holds = provider.name in HOLD and not self._in_cluster
@@ -184,6 +180,7 @@ class RentedLease:
                 f"{host} is stopped {when}{why}; stopped it still costs {stops.costs}, and keeps "
                 f"{stops.keeps}{deleted}"
             )
+        return sets
 
 
 _OF_A_DAY = ", after a lease of at most a day; a longer one nothing else ends"
@@ -256,7 +253,6 @@ def rented_before(request: UpOptions) -> tuple[list[str], list[str]]:
 
 
 def nodes_of(request: UpOptions) -> int:
-    """Return on how many boxes its training is (`train.nodes`)."""
     train = load_profile(request.setup).profile.train
     return train.nodes if train else 1
 

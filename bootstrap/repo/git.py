@@ -167,7 +167,6 @@ def _bounded(most_memory_kib: int) -> tuple[str, ...]:
 
 
 def not_installed() -> UsageError:
-    """Return the error for a machine without git."""
     return UsageError("git is not installed on this machine.", hint="Install it and run again.")
 
 

@@ -341,7 +341,6 @@ class Identity:
 
     @property
     def exists(self) -> bool:
-        """Whether its git folder still exists."""
         return bool(self.git_dir) and os.path.isdir(self.git_dir)  # noqa: PTH112 - never raises
 
     @property
@@ -464,7 +463,6 @@ def _known_identities() -> list[Identity]:
 
 
 def _read_identity(file: Path) -> Identity | None:
-    """Read a record; None if it is missing or can't be read."""
     try:
         found = Identity(**read_record(file))
     except (OSError, ValueError, TypeError):

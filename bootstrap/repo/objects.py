@@ -178,7 +178,12 @@ class ObjectStream:
 
     def __iter__(self) -> Iterator[bytes]:
         try:
-            head = self._head()
+            # Ends of a shallow history, the command, a flush; then the pack.
+            lines = [_packet(f"shallow {commit}") for commit in self._shallow_ends()]
+            wishes = f"report-status quiet object-format={self._here.object_format}"
+            new = self._new
+            command = _packet(f"{'0' * len(new)} {new} refs/boxstrap/{new}\0 {wishes}")
+            head = b"".join([*lines, command, _FLUSH])
             yield from self._counted(head[at : at + PIECE] for at in range(0, len(head), PIECE))
             yield from self._counted(self._shared(self._share) if self._share else self.pack())
         finally:
@@ -200,14 +205,6 @@ class ObjectStream:
     def _tell(self) -> None:
         if self._progress is not None:
             self._progress(self.objects_done, self.objects_total, self.bytes_sent)
-
-    def _head(self) -> bytes:
-        """Return the lines before the pack: ends of a shallow history, the command, a flush."""
-        lines = [_packet(f"shallow {commit}") for commit in self._shallow_ends()]
-        wishes = f"report-status quiet object-format={self._here.object_format}"
-        new = self._new
-        command = _packet(f"{'0' * len(new)} {new} refs/boxstrap/{new}\0 {wishes}")
-        return b"".join([*lines, command, _FLUSH])
 
     def _shallow_ends(self) -> list[str]:
         if self._here.partial:  # its history may be missing here, so the commit is sent alone

@@ -103,7 +103,6 @@ class EditorState:
 
     @property
     def has_python(self) -> bool:
-        """Whether the interpreter exists and is executable."""
         return "python" in self.facts
 
 

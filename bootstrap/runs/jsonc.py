@@ -68,7 +68,6 @@ def with_item(text: str, path: Sequence[str], item: Value) -> str:
 
 
 def value_at(value: Value, path: Sequence[str]) -> Value:
-    """Return the value at `path`, or None if there is none."""
     for name in path:
         value = value.get(name) if isinstance(value, dict) else None
     return value

@@ -230,7 +230,6 @@ def run_rows(
 
 
 def _when(kept: RunAtHome, now: float) -> str:
-    """Say how long ago it started."""
     return f"{duration(max(0.0, kept.now(now) - (kept.run.begun or kept.run.started)))} ago"
 
 

@@ -321,7 +321,13 @@ def _checked(wish: LogOptions) -> tuple[int | None, int | None]:
     if wish.step and wish.follow and wish.lines is not None:
         raise UsageError("--tail with --follow is of a run's log: not with --step.")
     if wish.pattern:
-        _check_pattern(wish.pattern)
+        ask = ("grep", "-E", "-e", wish.pattern)
+        tried = subprocess.run(ask, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        if tried.returncode > 1:
+            why = tried.stderr.decode("utf-8", "replace").strip().removeprefix("grep: ")
+            raise UsageError(f"--grep: {wish.pattern!r} can't be searched for: {why[:200]}")
+        if "\n" in wish.pattern:
+            raise UsageError("--grep: a line holds no newline.")
     now = datetime.now()
     return (
         None if wish.since is None else seconds_ago(wish.since, now),
@@ -329,20 +335,12 @@ def _checked(wish: LogOptions) -> tuple[int | None, int | None]:
     )
 
 
-def _check_pattern(pattern: str) -> None:
-    """Raise UsageError if grep can't read it."""
-    ask = ("grep", "-E", "-e", pattern)
-    tried = subprocess.run(ask, stdin=subprocess.DEVNULL, capture_output=True, check=False)
-    if tried.returncode > 1:
-        why = tried.stderr.decode("utf-8", "replace").strip().removeprefix("grep: ")
-        raise UsageError(f"--grep: {pattern!r} can't be searched for: {why[:200]}")
-    if "\n" in pattern:
-        raise UsageError("--grep: a line holds no newline.")
-
-
 def _readers(box: BoxLogin, wish: LogOptions, screen: Screen) -> list[LogReader]:
     if wish.step:
-        return [_reader(box, _step_log(box, wish.step), None)]
+        setup = box.state.working[0] if box.state.working else box.state.last_setup.get("setup")
+        if not setup:
+            raise UsageError("no setup was made on this box.", where=box.label)
+        return [_reader(box, f"setups/{setup}/logs/{wish.step}.log", None)]
     runs = list(dict.fromkeys(_meant(box, wish)))
     words = [
         f"{called(one.name)} of {box.repository(one)}"
@@ -403,10 +401,3 @@ def _shown(
     counts_lines = wish.lines is not None and not on_terminal
     drawn = LastDrawn(is_growing=wish.follow) if counts_lines else None
     return ShownLog(drawn, sanitizer, logs.redactor.stream(), out)
-
-
-def _step_log(box: BoxLogin, step: str) -> str:
-    setup = box.state.working[0] if box.state.working else box.state.last_setup.get("setup")
-    if not setup:
-        raise UsageError("no setup was made on this box.", where=box.label)
-    return f"setups/{setup}/logs/{step}.log"

@@ -74,7 +74,6 @@ def _posted(address: str, news: News) -> str:
 
 
 def _done(command: str, run: Run, news: News) -> str:
-    """Run a command; return why it failed."""
     told = {
         "BOXSTRAP_EVENT": news.kind,
         "BOXSTRAP_MESSAGE": news.message,

@@ -62,7 +62,6 @@ def make_report(options: BoxOptions, screen: Screen, name: str | None, out: str 
 
 
 def _report_kept(options: BoxOptions, screen: Screen, kept: RunAtHome, given: Path | None) -> None:
-    """Make the page of a run that is here, without its box."""
     screen.redact = redactor_of_all(options).text
     file = given or _made(PullPlace.again(Path(kept.place).parent)) / NAME
     history = kept.history()
@@ -131,7 +130,6 @@ def report_at_home(kept: RunAtHome, history: RunHistory) -> RunReport:
 
 
 def _lease_hours(box: KnownBox) -> float:
-    """Return the hours that the box's lease allowed; 0 without one."""
     seconds = box.lease.get("seconds")
     return float(seconds) / 3600 if isinstance(seconds, int | float) else 0.0
 

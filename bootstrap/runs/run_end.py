@@ -434,7 +434,6 @@ def end_run(box: BoxLogin, run: Run) -> StopAnswer:
 
 
 def _stop(box: BoxLogin, what: str, repo_key: str = "") -> StopAnswer:
-    """Stop the run of that name, or the setup at work."""
     patience = _PATIENCE_S + LONGEST_GRACE_S
     return what_ended(box.query("stop", timeout=patience, what=what, repo_key=repo_key))
 

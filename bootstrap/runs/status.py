@@ -177,7 +177,6 @@ def _about(row: RunStatus, now: int) -> tuple[str, ...]:
 
 
 def _when(run: Run, now: int) -> str:
-    """Return since when it is in its state, and how long it took."""
     if run.state == "queued":
         return f"made {_ago(run.started, now)}"
     if run.over:
@@ -191,7 +190,6 @@ def _ago(moment: int, now: int) -> str:
 
 
 def _below(row: RunStatus, there: str, *, whole: bool) -> list[str]:
-    """Return why it failed, and what can be done."""
     run, failure = row.run, row.failure
     lines = []
     if failure:

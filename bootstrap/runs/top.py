@@ -160,7 +160,6 @@ class Feed(threading.Thread):
         self.tell("live", "")
 
     def tell(self, state: str, why: str, error: BoxstrapError | None = None) -> None:
-        """Change the view, and report that."""
         self.view.state, self.view.why, self.view.error = state, why, error
         if not self.view.announced:
             self.view.announced = True
@@ -301,7 +300,6 @@ class LiveTable(TopScreen):
         self._restore()
 
     def table(self, views: Sequence[BoxView]) -> RenderableType:
-        """Lay out the boxes, one below the other."""
         from rich import box
         from rich.console import Group
         from rich.table import Table

@@ -162,6 +162,9 @@ def start_server(  # noqa: PLR0913 - each has its own name where it is called
     place = _place(home, project, kind)
     secret = f"{place}/secret"
     own = [f"--ServerApp.root_dir={project.folder}"] if kind is JUPYTER else []
+    # Notebooks from elsewhere name their kernel `python3`.
+    code = _KERNEL.format(folder=f"{place}/kernel")
+    names = (posixpath.basename(path) for path in (project.folder, project.venv))
     query = build_long_query(
         "server",
         want="start",
@@ -174,7 +177,13 @@ def start_server(  # noqa: PLR0913 - each has its own name where it is called
         says=kind.says,
         words=["-c", kind.program, secret, *kind.words, *own],
         settings=[f"{name}={value.format(place=place)}" for name, value in kind.settings.items()],
-        kernel=_kernel(place, project),
+        kernel=json.dumps(
+            {
+                "argv": [project.python, "-c", code, "-f", "{connection_file}"],
+                "display_name": "{} ({})".format(*names),
+                "language": "python",
+            }
+        ),
         logdir=posixpath.join(project.folder, logdir) if logdir else "",
         ERRORS=error_rows(),
     )
@@ -202,19 +211,6 @@ def stop_server(wire: Wire, kind: ServerKind, *, home: str, project: RemoteProje
 
 def _place(home: str, project: RemoteProject, kind: ServerKind) -> str:
     return f"{home}/servers/{posixpath.basename(project.folder)}-{kind.name}"
-
-
-def _kernel(place: str, project: RemoteProject) -> str:
-    """Return the kernel's file. Notebooks from elsewhere name their kernel `python3`."""
-    code = _KERNEL.format(folder=f"{place}/kernel")
-    names = (posixpath.basename(path) for path in (project.folder, project.venv))
-    return json.dumps(
-        {
-            "argv": [project.python, "-c", code, "-f", "{connection_file}"],
-            "display_name": "{} ({})".format(*names),
-            "language": "python",
-        }
-    )
 
 
 def _said(wire: Wire, query: str) -> Iterator[tuple[str, str]]:

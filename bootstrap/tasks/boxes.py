@@ -30,13 +30,6 @@ def _running(box: KnownBox) -> list[str]:
     return [one.run.name for one in known_on(box) if one.run.goes_on]
 
 
-def _named(runs: list[str]) -> str:
-    from bootstrap.boxes.run import called
-
-    more = [f"+{len(runs) - _MOST_RUNS}"] if len(runs) > _MOST_RUNS else []
-    return ", ".join([*map(called, runs[:_MOST_RUNS]), *more]) or "-"
-
-
 @dataclass(frozen=True)
 class ListedBox(Document):
     """A box that is known here, its repositories and live runs, and its cost so far."""
@@ -58,19 +51,21 @@ class ListedBox(Document):
 
     @property
     def dollars(self) -> float | None:
-        """What it cost so far."""
         return spent(self.now - self.box.costs_since, self.box.price)
 
     def cells(self) -> tuple[str, ...]:
         box = self.box
         user = f"{box.user}@" if box.user else ""
         cost = spent_in_words(self.now - box.costs_since, box.price)
+        from bootstrap.boxes.run import called
+
+        more = [f"+{len(self.running) - _MOST_RUNS}"] if len(self.running) > _MOST_RUNS else []
         return (
             box.name,
             f"{user}{box.address}:{box.port}" if box.address else box.host_text,
             box.profile or "-",
             ", ".join(dict.fromkeys(each.name for each in box.repositories)) or "-",
-            _named(self.running),
+            (", ".join([*map(called, self.running[:_MOST_RUNS]), *more]) or "-"),
             f"{duration(max(0.0, self.now - box.seen))} ago" + ", connected" * self.connected,
             f"{dollars(box.price)} an hour, about {cost} so far" if cost else "-",
         )

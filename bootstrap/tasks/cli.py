@@ -7,7 +7,7 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 # ruff: noqa: PTH120 - pathlib takes a third of a start
 _CHECKOUT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
@@ -54,7 +54,15 @@ def _run_words(argv: Sequence[str]) -> int:
 
         return _print("\n".join(candidates(" ".join(argv[2:]))))
     typed, words = parse_program(argv[: argv.index("--") if "--" in argv else None])
-    _heed(typed)
+    if typed["no_color"]:
+        os.environ["NO_COLOR"] = "1"
+    if folder := typed["directory"]:
+        try:
+            os.chdir(folder)
+        except OSError as error:
+            from bootstrap.errors import UsageError
+
+            raise UsageError(f"-C: no such folder: {folder} ({error.strerror})") from None
     if typed["version"] or words == ["version"]:
         from bootstrap import __version__
 
@@ -84,19 +92,6 @@ def _run_words(argv: Sequence[str]) -> int:
         sys.argv.insert(end - len(given["words"]), "--")
     own = {option.name: given[option.name] for option in command.options}
     return command.run(own, dry=typed["dry"] or given["dry"])
-
-
-def _heed(typed: dict[str, Any]) -> None:
-    """Go to the folder of -C, and show no colours. Raises UsageError."""
-    if typed["no_color"]:
-        os.environ["NO_COLOR"] = "1"
-    if folder := typed["directory"]:
-        try:
-            os.chdir(folder)
-        except OSError as error:
-            from bootstrap.errors import UsageError
-
-            raise UsageError(f"-C: no such folder: {folder} ({error.strerror})") from None
 
 
 def _print(text: str) -> int:

@@ -125,7 +125,6 @@ class Call:
 
     @property
     def place(self) -> Path:
-        """The folder that the command is about."""
         return expanded(self.given["repo"]) if self.given.get("repo") else Path.cwd()
 
     @property
@@ -156,7 +155,6 @@ class Call:
         )
 
     def show_lines(self, lines: Sequence[str]) -> None:
-        """Show the first lines of a run."""
         self.screen.result({}, "\n".join(f"  {line}" for line in lines))
 
     def request(self) -> SetupRequest:
@@ -419,7 +417,6 @@ def _start_stopped(call: Call, error: UnreachableError) -> bool:
 
 
 def _failed(call: Call, error: BoxstrapError) -> End:
-    """Report the error to the screen; return the end that it is."""
     _close(call, error)
     return End(exit_code(error), error.text())
 

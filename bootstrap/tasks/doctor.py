@@ -112,7 +112,6 @@ def _editor() -> Finding:
 
 
 def _accounts() -> list[Finding]:
-    """Check each key of an account by asking that account."""
     from bootstrap.runs.rented import ask_accounts
 
     found = [
@@ -129,7 +128,6 @@ def _accounts() -> list[Finding]:
 
 
 def _caps() -> Finding:
-    """Check that the caps on money can be read."""
     from bootstrap.renting.money import caps_file, read_caps
 
     try:

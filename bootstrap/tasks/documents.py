@@ -64,7 +64,6 @@ _NONE, _UNIONS = type(None), (Union, UnionType)
 
 @functools.cache
 def typed_dict(kind: Any) -> Any:  # noqa: ANN401 - a class
-    """Return the type of what is printed of a class with keys."""
     types: dict[str, Any] = {}
     if is_typeddict(kind):
         return kind
@@ -105,7 +104,6 @@ def _made(name: str, described: str | None, types: Mapping[str, Any]) -> Any:  #
 
 
 def shape(kind: Any) -> Any:  # noqa: ANN401, PLR0911 - any type
-    """Return the type of what is printed of a value."""
     if isinstance(kind, dict):
         return keyed(TABLE, "", kind)
     origin, args = get_origin(kind), get_args(kind)
@@ -443,7 +441,6 @@ def json_schema(name: str, *, lines: bool = True) -> dict[str, Any]:
 
 
 def _schemas(kinds: Iterable[Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Return the schema of each type, and those that they refer to."""
     inputs = [(at, _PRINTED, TypeAdapter(shape(kind))) for at, kind in enumerate(kinds)]
     found, all_ = TypeAdapter.json_schemas(inputs, schema_generator=_AllRequired)
     defs = all_.get("$defs", {})

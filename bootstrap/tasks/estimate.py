@@ -61,11 +61,19 @@ def estimate(call: Call) -> None:
     Example: boxstrap estimate --gpu "A100 40GB" --hours 50 --experiments 10
     """
     from bootstrap.onbox.verdict import gpu_models
-    from bootstrap.providers.estimate import Found, shipped_prices, with_live
+    from bootstrap.providers.estimate import Found, Usage, shipped_prices, with_live
     from bootstrap.providers.estimate import estimate_rows as rows_of
 
-    profile = _profile(call)
-    usage = _usage(call, profile)
+    profile, given = _profile(call), call.given
+    lease = profile.lease.hours if profile and profile.lease else None
+    usage = Usage(
+        hours=_amount(given["hours"], "--hours") if given["hours"] else float(lease or 1.0),
+        experiments=max(1, given["experiments"]),
+        gpus=int(given["count"] or (profile.gpu.count if profile else 0) or 1),
+        disk_gb=float(given["disk"] or (profile.box.disk_gb if profile else 0) or 0),
+        egress_gb=float(given["egress"]),
+        stopped_hours=float(given["stopped"]),
+    )
     gpu = call.given["gpu"] or ""
     names = (gpu,) if gpu or not profile else profile.gpu.names or ("",)
     fit = _fit(call)
@@ -228,7 +236,6 @@ def _left_out(rows: Sequence[Row]) -> list[str]:
 
 
 def _past_runs(call: Call) -> list[MeasuredRun]:
-    """Return this repository's own runs at home that were measured."""
     from bootstrap.repo.local import current
 
     key, _ = current(call.place)
@@ -335,21 +342,6 @@ def _profile(call: Call) -> Profile | None:
         if call.given["profile"]:
             raise
         return None
-
-
-def _usage(call: Call, profile: Profile | None) -> Usage:
-    from bootstrap.providers.estimate import Usage
-
-    given = call.given
-    lease = profile.lease.hours if profile and profile.lease else None
-    return Usage(
-        hours=_amount(given["hours"], "--hours") if given["hours"] else float(lease or 1.0),
-        experiments=max(1, given["experiments"]),
-        gpus=int(given["count"] or (profile.gpu.count if profile else 0) or 1),
-        disk_gb=float(given["disk"] or (profile.box.disk_gb if profile else 0) or 0),
-        egress_gb=float(given["egress"]),
-        stopped_hours=float(given["stopped"]),
-    )
 
 
 def _fit(call: Call) -> _Fit | None:

@@ -113,7 +113,6 @@ def columns(rows: Iterable[tuple[str, str | None]], label: int = _LABEL) -> list
 
 
 def value_name(option: Option) -> str:
-    """Return what stands for the option's value in a help text."""
     return _VALUES.get(option.name, option.name.rstrip("_").upper())
 
 

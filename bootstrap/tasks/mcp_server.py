@@ -58,7 +58,6 @@ _INSTRUCTIONS = (
 
 
 def tasks() -> dict[str, Command]:
-    """Return the commands that are tools, by the tools' names."""
     return {name.replace("-", "_"): find(name) for name in NAMES if name not in _NO_TOOLS}
 
 
@@ -150,14 +149,6 @@ def _claim(name: str, arguments: Mapping[str, Any], into: Path | None) -> Path |
     except OSError as error:
         raise ValueError(f"{name}: {option}: {place}: {(error.strerror or '').lower()}") from None
     return place
-
-
-def _drop_empty(place: Path) -> None:
-    with contextlib.suppress(OSError):
-        if place.is_dir():
-            place.rmdir()
-        elif not place.stat().st_size:
-            place.unlink()
 
 
 def _options(name: str, task: Command, into: Path | None) -> Sequence[Option]:
@@ -339,7 +330,11 @@ async def _call_tool(
     document, log = document_of(*await run_command(words, arguments.get("timeout"), tell))
     note_consent(document)
     if place and document["exit"]:
-        _drop_empty(place)
+        with contextlib.suppress(OSError):
+            if place.is_dir():
+                place.rmdir()
+            elif not place.stat().st_size:
+                place.unlink()
     return _result(document, log)
 
 

@@ -60,7 +60,6 @@ class Model:
 
     @property
     def embedding(self) -> float:
-        """The parameters of embedding and output layer."""
         return self.vocabulary * self.hidden * (1 if self.tied else 2)
 
 
@@ -175,7 +174,20 @@ def find_model(text: str) -> Model:
     if name in MODELS:
         return MODELS[name]
     if size := re.fullmatch(r"(\d+(?:\.\d+)?)\s*([bm])", name):
-        return _of_size(text, float(size[1]) * (1e9 if size[2] == "b" else 1e6))
+        # The shape of the known model that is nearest in size, scaled.
+        parameters = float(size[1]) * (1e9 if size[2] == "b" else 1e6)
+        near = min(MODELS.values(), key=lambda model: abs(model.parameters - parameters))
+        ratio = parameters / near.parameters
+        return Model(
+            text,
+            parameters,
+            hidden=round(near.hidden * ratio ** (1 / 3)),
+            layers=max(1, round(near.layers * ratio ** (1 / 3))),
+            heads=near.heads,
+            intermediate=round(near.intermediate * ratio ** (1 / 3)),
+            vocabulary=near.vocabulary,
+            tied=near.tied,
+        )
     path = Path(text).expanduser()
     if path.is_file():
         return _of_config(path)
@@ -184,22 +196,6 @@ def find_model(text: str) -> Model:
         where="--fit",
         hint="Give its parameters as in 7B, the path of its config.json, or one of: "
         f"{', '.join(MODELS)}.",
-    )
-
-
-def _of_size(name: str, parameters: float) -> Model:
-    """Return a model of that size with the shape of the known one that is nearest in size."""
-    near = min(MODELS.values(), key=lambda model: abs(model.parameters - parameters))
-    ratio = parameters / near.parameters
-    return Model(
-        name,
-        parameters,
-        hidden=round(near.hidden * ratio ** (1 / 3)),
-        layers=max(1, round(near.layers * ratio ** (1 / 3))),
-        heads=near.heads,
-        intermediate=round(near.intermediate * ratio ** (1 / 3)),
-        vocabulary=near.vocabulary,
-        tied=near.tied,
     )
 
 

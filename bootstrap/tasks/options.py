@@ -20,7 +20,6 @@ class Option(NamedTuple):
 
     @property
     def flag(self) -> str:
-        """The option as it is typed, without its value."""
         return flag_of(self.name)
 
     @property

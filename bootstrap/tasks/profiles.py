@@ -147,7 +147,14 @@ def render(call: Call) -> None:
 
     door = call.given["for_"]
     if call.given["host"] or call.given["hosts"] or door in _EXPORTS:
-        _show_export(call, door)
+        from bootstrap.fleet.export import export_boxes
+        from bootstrap.setup.doors import CarriedScript
+
+        if door not in _EXPORTS:
+            raise UsageError(f"boxes are named for --for {' or '.join(_EXPORTS)} alone.")
+        group, boxes = call.given["hosts"] or "", chosen(call)
+        text = export_boxes(door, boxes, group)
+        _show(call, CarriedScript(text, {"format": door, "boxes": boxes}))
     elif door:
         _show(call, render_for_door(door, call.request(), call.screen, push=_pushing(call)))
     else:
@@ -190,18 +197,6 @@ def _pushing(call: Call) -> Pushing:
         return not call.is_json and Prompt(call.screen.say).confirm(question)
 
     return Pushing(bool(call.given["push"]), ask)
-
-
-def _show_export(call: Call, kind: str) -> None:
-    """Show known boxes as another program's file. Raises UsageError."""
-    from bootstrap.fleet.export import export_boxes
-    from bootstrap.setup.doors import CarriedScript
-
-    if kind not in _EXPORTS:
-        raise UsageError(f"boxes are named for --for {' or '.join(_EXPORTS)} alone.")
-    group, boxes = call.given["hosts"] or "", chosen(call)
-    text = export_boxes(kind, boxes, group)
-    _show(call, CarriedScript(text, {"format": kind, "boxes": boxes}))
 
 
 def _show_fetched(call: Call) -> None:

@@ -230,13 +230,17 @@ def up_request(call: Call, setup: SetupRequest) -> UpOptions:
     from bootstrap.renting.up import UpOptions
 
     given = call.given
+    text = given["wait_offer"]
+    seconds = seconds_of(text) if text else 0
+    if seconds is None:
+        raise UsageError(f"{text!r} is no time.", where="--wait-offer", hint="As in: 30m, 2h")
     return UpOptions(
         setup,
         given["provider"],
         _dollars(given["max_price"], "--max-price"),
         _dollars(given["limit"], "--limit"),
         bool(given.get("another")),
-        _wait(given["wait_offer"]),
+        float(seconds),
     )
 
 
@@ -284,13 +288,6 @@ def down(call: Call) -> None:
     discard, stop_runs = call.given["discard"], call.given["stop_runs"]
     wish = TeardownOptions(call.max_size, discard, stop_runs, only_look=call.dry)
     tear_down(call.options(), call.screen, wish)
-
-
-def _wait(text: str | None) -> float:
-    seconds = seconds_of(text) if text else 0
-    if seconds is None:
-        raise UsageError(f"{text!r} is no time.", where="--wait-offer", hint="As in: 30m, 2h")
-    return float(seconds)
 
 
 def _dollars(text: str | None, option: str) -> float | None:

@@ -16,9 +16,7 @@ from bootstrap.value import replace
 if TYPE_CHECKING:
     from bootstrap.boxes.verdict import Verdict
     from bootstrap.setup.request import SetupRequest
-    from bootstrap.setup.result import SetupResult
     from bootstrap.setup.sequence import SetupPlan
-    from bootstrap.ui.screen import Reporter
 
 
 _RESTART = Option("restart", "Start the training again, also where a run is alive.", False)
@@ -49,9 +47,17 @@ def setup(call: Call) -> None:
         _show_plan(call, call.request())
         return
     from bootstrap.setup.sequence import run_setup
+    from bootstrap.steps.plan import NAMES
     from bootstrap.tasks.setup_report import show_result
 
-    request = replace(call.request(), redo=_redo(call))
+    names = [name for name in NAMES if name != "train"]
+    for name in call.given["redo"]:
+        if name not in names:
+            hint = (
+                "To train again: --restart" if name == "train" else f"They are: {', '.join(names)}"
+            )
+            raise UsageError(f"--redo {name}: there is no such step to do again.", hint=hint)
+    request = replace(call.request(), redo=",".join(call.given["redo"]))
     try:
         try:
             if call.among:
@@ -67,20 +73,6 @@ def setup(call: Call) -> None:
         raise
     show_result(result, call.screen)
     result.raise_for_status()
-
-
-def _redo(call: Call) -> str:
-    """Return the steps of `--redo`. Raises UsageError."""
-    from bootstrap.steps.plan import NAMES
-
-    names = [name for name in NAMES if name != "train"]
-    for name in call.given["redo"]:
-        if name not in names:
-            hint = (
-                "To train again: --restart" if name == "train" else f"They are: {', '.join(names)}"
-            )
-            raise UsageError(f"--redo {name}: there is no such step to do again.", hint=hint)
-    return ",".join(call.given["redo"])
 
 
 def _ask_for_host(error: WhichBoxError) -> str:
@@ -206,18 +198,10 @@ def demo(call: Call) -> None:
 
     Example: boxstrap demo
     """
-    from bootstrap.tasks.setup_report import show_result
-
-    result = _run_demo(call.screen)
-    show_result(result, call.screen)
-    result.raise_for_status()
-
-
-def _run_demo(reporter: Reporter) -> SetupResult:
-    """Run a real setup on this machine, in one folder. Raises what a setup raises."""
     from bootstrap.link.record import LOCAL
     from bootstrap.setup.request import SetupRequest
     from bootstrap.setup.sequence import run_setup
+    from bootstrap.tasks.setup_report import show_result
 
     # None of the user's git settings (signing, templates, another repository) count, or the box's.
     for name in [name for name in os.environ if name.startswith(("GIT_", "BASH_ENV"))]:
@@ -225,7 +209,7 @@ def _run_demo(reporter: Reporter) -> SetupResult:
     os.environ.update(GIT_CONFIG_GLOBAL=os.devnull, GIT_CONFIG_NOSYSTEM="1")
     folder = state_dir() / "demo"
     repository = _demo_repository(folder / "repository")
-    reporter.note("demo", f"everything is in {folder}; delete it when you like")
+    call.screen.note("demo", f"everything is in {folder}; delete it when you like")
     request = SetupRequest(
         host=LOCAL,
         profile="demo",
@@ -233,7 +217,9 @@ def _run_demo(reporter: Reporter) -> SetupResult:
         repo=repository,
         restart=True,
     )
-    return run_setup(request, reporter)
+    result = run_setup(request, call.screen)
+    show_result(result, call.screen)
+    result.raise_for_status()
 
 
 def _demo_repository(folder: Path) -> Path:

@@ -57,7 +57,6 @@ def _happened(result: SetupResult, screen: Screen) -> list[str]:
 
 
 def next_steps(result: SetupResult) -> str:
-    """Return the block of text that ends a setup."""
     run, is_local = result.run or result.waits_for, result.login.is_local
     can_attach = run and run.state == "running" and result.box_state.has_tmux
     program, there = program_name(sys.argv[0]), _there(result)
@@ -96,7 +95,6 @@ def _there(of: SetupResult | StartedRun) -> str:
 
 
 def after_run(begun: StartedRun) -> str:
-    """Return the block of text that ends `run`."""
     run, program, there = begun.run, program_name(sys.argv[0]), _there(begun)
     commands = [
         ("follow", f"{program} logs -f {there} --run {run.name}"),

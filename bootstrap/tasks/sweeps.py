@@ -181,7 +181,6 @@ def _only_box(call: Call) -> str:
 
 
 def _summary(sweep: Sweep, dealt: Dealt, view: SweepView, queued: int) -> list[str]:
-    """Return what became of the cells, in lines."""
     counts = {
         "finished": len(dealt.done),
         "running or queued before": len(dealt.live),

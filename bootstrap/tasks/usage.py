@@ -82,7 +82,6 @@ def wrong_usage(text: str, command: Command | None, meant: str = "") -> UsageErr
 
 
 def unknown_command(word: str) -> UsageError:
-    """Return the error of a word that stands where a command does."""
     if word.startswith("-"):
         flags = [each for option in PROGRAM for each in option.flags]
         return wrong_usage(f"there is no option {word!r}.", None, nearest(word, flags, _NEAR))

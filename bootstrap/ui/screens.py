@@ -104,7 +104,10 @@ class PlainScreen(Screen):
         elif event.event == "warn":
             self._step(row, "warn", row.said)
         else:
-            self._step(row, _WORD[row.state], self._end_of(row))
+            seconds = self._steps.elapsed(row)
+            time_ = "" if seconds is None else duration(seconds)
+            cost = spent_in_words(seconds, self.price)
+            self._step(row, _WORD[row.state], ", ".join(filter(None, [time_, cost, *row.words()])))
 
     def say(self, text: str) -> None:
         for line in self.safe_text(text).splitlines():
@@ -147,12 +150,6 @@ class PlainScreen(Screen):
     def _is_due(self, name: str) -> bool:
         told = self._told.get(name)
         return told is None or self._now() - told >= EVERY
-
-    def _end_of(self, row: StepRow) -> str:
-        seconds = self._steps.elapsed(row)
-        time_ = "" if seconds is None else duration(seconds)
-        cost = spent_in_words(seconds, self.price)
-        return ", ".join(filter(None, [time_, cost, *row.words()]))
 
     def _step(self, row: StepRow, word: str, text: str) -> None:
         self._lines[row.step] += 1

@@ -55,7 +55,6 @@ class Progress:
 
     @property
     def is_known(self) -> bool:
-        """Whether anything has been reported."""
         return self._from_t is not None
 
     @property
@@ -65,7 +64,6 @@ class Progress:
 
     @property
     def left(self) -> float | None:
-        """Seconds left; None if unknown."""
         if self.total is None:
             return None
         if self.unit == "seconds":

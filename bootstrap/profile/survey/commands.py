@@ -90,12 +90,10 @@ class Install:
 
     @property
     def file(self) -> str:
-        """The page or script that says so."""
         return self.place.file
 
     @property
     def own(self) -> bool:
-        """Whether the repository itself is installed."""
         return self.folder == "."
 
 

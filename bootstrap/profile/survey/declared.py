@@ -222,7 +222,6 @@ def conda(root: Path) -> Declared | None:
 
 
 def of_conda(file: str, needs: list[Any]) -> Declared:
-    """Return what conda's words for packages ask for."""
     found, left_out, python = list[str](), list[str](), ""
     for need in needs:
         if isinstance(need, dict):
@@ -250,7 +249,6 @@ def _pip_version(version: str) -> str:
 
 
 def locked(lock: str) -> set[str]:
-    """Return the normalized names of the packages in a uv.lock."""
     return {same(name) for name in _LOCKED.findall(lock)}
 
 
@@ -293,7 +291,6 @@ class GitDependency(NamedTuple):
 
     @property
     def is_pinned(self) -> bool:
-        """Whether `ref` is a full commit id."""
         return COMMIT.fullmatch(self.ref) is not None
 
 

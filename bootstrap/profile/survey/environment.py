@@ -81,7 +81,6 @@ class Environment:
 
     @property
     def has_files(self) -> bool:
-        """Whether a file says what it consists of."""
         return bool(self.lock or self.requirements or self.project or self.conda or self.groups)
 
 
@@ -299,7 +298,6 @@ def _own_install(
 
 
 def _of_launcher(run: commands.ScriptCommand | None, names: set[str]) -> Iterator[Reasoned]:
-    """Yield the packages of the program that launches the training."""
     for each in _LAUNCHES.get(run.words[0], ()) if run else ():
         if run and each not in names:
             yield Reasoned(each, f"{run.file or 'the command'} launches the training by it")

@@ -164,8 +164,6 @@ def look_where_you_stand(root: Path, place: Path, *, command: str = "", script: 
 
 
 def _moved(found: Facts, folder: str, name: str) -> Facts:
-    """Return the facts of a folder as those of its repository."""
-
     def moved(each: Reasoned) -> Reasoned:
         return replace(each, value=f"{folder}/{each.value}")
 
@@ -409,7 +407,6 @@ def _uncovered(
 
 
 def _ignored(root: Path) -> list[str]:
-    """Return the plain paths that the repository lets git ignore."""
     text = files.text_of_file(root / ".gitignore")
     return re.findall(r"^/?([\w./-]+?)/?[ \t]*$", text, re.MULTILINE)
 
