@@ -7,10 +7,12 @@ import dataclasses
 import hashlib
 import json
 import re
+import threading
 import time
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bootstrap.boxes.at_home import (
     HISTORY,
@@ -25,8 +27,7 @@ from bootstrap.boxes.follow import ANSWER_S
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.boxes.record_folder import LogAtHome, RecordFolder
 from bootstrap.boxes.run import Run
-from bootstrap.boxes.run_history import OF_PROFILE, BoxRecord, RunHistory, ask_history, ask_record
-from bootstrap.errors import BoxLacksError, NotSafeError, write_error
+from bootstrap.errors import BoxLacksError, BoxstrapError, NotSafeError, write_error
 from bootstrap.link.cancel import made_beside
 from bootstrap.link.exchange import answer_number, run_script
 from bootstrap.link.reconnecting import Backoff
@@ -38,6 +39,9 @@ from bootstrap.sanitize import sanitize
 from bootstrap.transfer.destination import why_refused
 from bootstrap.transfer.manifest import Manifest
 from bootstrap.value import with_texts
+
+if TYPE_CHECKING:
+    from bootstrap.boxes.run_history import BoxRecord, RunHistory
 
 REPORT = "report.html"
 _LINE = 160  # characters of a line with a metric
@@ -51,7 +55,42 @@ _PAGE_S = 60.0  # seconds that making a page may take
 _LONGEST = 40
 
 
-def bring_home(box: BoxLogin, run: Run, most: int, to: Path | None = None) -> RunAtHome:
+class HistoryBeside:
+    """A run's history, asked for while the box looks at its results; not if it goes on or is here.
+
+    What reads it, and makes its page, is imported then too: that takes as long as a small pull."""
+
+    def __init__(self, box: BoxLogin, run: Run) -> None:
+        """Ask for it. What fails is asked again when it is needed."""
+        self._box, self._run = box, run
+        self._found: RunHistory | None = None
+        self._thread = threading.Thread(target=self._ask, name="history", daemon=True)
+        before = find_kept(box.known, run)
+        self._is_asked = not run.goes_on and not (before and _is_home(before, run))
+        if self._is_asked:
+            self._thread.start()
+
+    def _ask(self) -> None:
+        from bootstrap.boxes.run_history import ask_history
+
+        with contextlib.suppress(BoxstrapError, LinkLost):
+            self._found = ask_history(self._box, self._run)
+        from bootstrap.runs import report  # noqa: F401 - so that it is there when it is needed
+
+    def found(self) -> RunHistory | None:
+        """Return it; None if it was not asked for, or that failed."""
+        if self._is_asked:
+            self._thread.join()
+        return self._found
+
+
+def bring_home(
+    box: BoxLogin,
+    run: Run,
+    most: int,
+    to: Path | None = None,
+    history: HistoryBeside | None = None,
+) -> RunAtHome:
     """Bring what is not here of the run's record and log, of that `most` bytes, the newest; return
     what is here. Raises NotSafeError if it can't be written; BusyError, UnreachableError."""
     for part in (run.repo_key, run.name):
@@ -59,13 +98,13 @@ def bring_home(box: BoxLogin, run: Run, most: int, to: Path | None = None) -> Ru
             raise NotSafeError(f"the box's run {part} {why}.", where=box.label)
     before = _known_of(box, run)
     try:
-        if before.is_here() and before.is_whole(run):
+        if _is_home(before, run):
             return before
         redact = box.redactor.text
         kept = dataclasses.replace(
             before, run=dataclasses.replace(run, command=redact(run.command))
         )
-        kept = _Bringing(box, most).bring(kept, to)
+        kept = _Bringing(box, most, history).bring(kept, to)
         kept.save()
     except OSError as error:
         place = before.place or box.options.place
@@ -75,6 +114,10 @@ def bring_home(box: BoxLogin, run: Run, most: int, to: Path | None = None) -> Ru
             hint="Make room there, and run the same command again.",
         ) from error
     return kept
+
+
+def _is_home(kept: RunAtHome, run: Run) -> bool:
+    return kept.is_here() and kept.is_whole(run)
 
 
 def note_results(box: BoxLogin, run: Run, results: Manifest, place: Path) -> None:
@@ -109,8 +152,8 @@ def as_it_is_now(box: BoxLogin, run: Run) -> Run:
 
 
 class _Bringing:
-    def __init__(self, box: BoxLogin, most: int) -> None:
-        self._box, self._most = box, most
+    def __init__(self, box: BoxLogin, most: int, beside: HistoryBeside | None = None) -> None:
+        self._box, self._most, self._beside = box, most, beside
         self._looked_at = -1  # where zeros in the log were last found to be the program's own
         # As long as the secret: the times of the log stay right.
         self._redactor = Redactor(box.redactor.secrets, same_length=True)
@@ -168,6 +211,8 @@ class _Bringing:
 
     def _take(self, run: Run, log: LogAtHome) -> BoxRecord:
         """Take the log, across lost links and over parts that the box drops meanwhile."""
+        from bootstrap.boxes.run_history import ask_record  # late: `HistoryBeside` has imported it
+
         box, backoff = self._box, Backoff(cancel=self._box.cancel)
         at = log.at
         for _ in range(_MOST_PARTS):
@@ -221,9 +266,11 @@ class _Bringing:
 
     def _history(self, run: Run) -> RunHistory | None:
         """Return what a report is made of; None if the box can't tell: the log is here anyway."""
-        box = self._box
+        from bootstrap.boxes.run_history import RunHistory, ask_history
+
+        box, history = self._box, self._beside and self._beside.found()
         try:
-            history = box.ask(partial(ask_history, run=run))
+            history = history or box.ask(partial(ask_history, run=run))
         except (NoAnswer, BoxLacksError):
             return None
         clean = with_texts(history.model_dump(mode="json"), box.redactor.text)
@@ -257,6 +304,8 @@ class _Bringing:
 
 def _profile(notes: Mapping[str, bytes]) -> str:
     """Return the digest of the run's settings, as `onbox/transfer/serve.py` makes it."""
+    from bootstrap.boxes.run_history import OF_PROFILE
+
     texts = {name: notes.get(name, b"").decode("utf-8", "surrogateescape") for name in OF_PROFILE}
     lines = {
         name: text.removesuffix("\n").split("\n") if text else [] for name, text in texts.items()

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import shutil
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from bootstrap.boxes import BoxRecord, Run
+from bootstrap.boxes import BoxRecord, Run, run_history
 from bootstrap.boxes.at_home import (
     FOLDER,
     PullPlace,
@@ -27,7 +28,8 @@ from bootstrap.boxes.at_home import (
     run_of,
 )
 from bootstrap.boxes.record_folder import LogAtHome, RecordFolder
-from bootstrap.link import KnownBox, LocalWire, NoAnswer, all_boxes, save_box
+from bootstrap.boxes.run_history import RunHistory
+from bootstrap.link import KnownBox, LinkLost, LocalWire, NoAnswer, all_boxes, save_box
 from bootstrap.onbox.runs.logs import RunLog
 from bootstrap.runs import bring_home
 from tests.box_programs import lay_programs
@@ -40,6 +42,7 @@ pytestmark = pytest.mark.slow  # each starts programs
 
 TOKEN = "a-token-that-nobody-may-see"
 ENDED = {"exit": "0\n", "ended": "exit 0\n"}
+RUN = Run("homework", "train-1", "finished", 0, 5, "", "", "", 0, 0, "python t.py")
 
 
 @dataclass
@@ -348,13 +351,33 @@ def test_pull_gives_up_on_a_log_whose_dropped_part_never_stops_growing(
         stream: Any = SimpleNamespace(close=lambda: None)
         return BoxRecord({}, b"", at, 20_000, stream, b"x" + bytes(8192), stream)
 
-    monkeypatch.setattr(bring_home, "ask_record", ever_more)
+    monkeypatch.setattr(run_history, "ask_record", ever_more)
     monkeypatch.setattr(bring_home._Bringing, "_goes_on_at", lambda *_: 0)
-    run = Run("homework", "train-1", "finished", 0, 5, "", "", "", 0, 0, "python t.py")
     bringing = bring_home._Bringing(login_on(LocalWire()), 1 << 20)
     file = os.open(tmp_path / "log", os.O_RDWR | os.O_CREAT)
     with LogAtHome(file, ()) as log, pytest.raises(NoAnswer, match="changes each time"):
-        bringing._take(run, log)
+        bringing._take(RUN, log)
+
+
+@pytest.mark.parametrize("is_lost", [True, False])
+def test_a_history_is_asked_for_again_only_if_the_first_answer_was_lost(
+    monkeypatch: pytest.MonkeyPatch, *, is_lost: bool
+) -> None:
+    asked: list[str] = []
+
+    def answer(*_: object, **_more: object) -> RunHistory:
+        asked.append(threading.current_thread().name)
+        if is_lost and len(asked) == 1:
+            raise LinkLost("box")
+        return RunHistory(subject="Go on")
+
+    monkeypatch.setattr(run_history, "ask_history", answer)
+    box = login_on(LocalWire())
+    beside = bring_home.HistoryBeside(box, RUN)
+    found = bring_home._Bringing(box, 1 << 20, beside)._history(RUN)
+    assert found
+    assert found.subject == "Go on"
+    assert asked == ["history", "MainThread"][: 1 + is_lost]
 
 
 @pytest.mark.parametrize("name", ["boxstrap-run", "boxstrap-run/log"])
