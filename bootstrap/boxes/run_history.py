@@ -114,8 +114,6 @@ def _cut(wire: Wire) -> NoAnswer | LinkLost:
 
 
 _LOOK = "Log in with ssh and look at what it does."
-
-
 MAX_LINE = 256 * 1024  # bytes of one sample; longer lines are rejected
 _MOST_TEXT = 500
 

@@ -80,8 +80,6 @@ def _home() -> str:
 
 
 CONNECT_TIMEOUT = 10.0  # seconds until a connection times out, if the ssh config doesn't set it
-
-
 _OF_AN_ENTRY = ("hostname", "user", "port", "identityfile", "proxyjump", "hostkeyalias")
 
 

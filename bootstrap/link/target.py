@@ -42,11 +42,7 @@ _FORMS = (
     "provider's whole ssh command in quotes: "
     '--host "ssh -p 46769 root@203.0.113.7"'
 )
-
-
 KeyAndRoot = tuple[str, str]  # key and first commit of a repository; both "" for none
-
-
 AT_ONCE = 64
 """Boxes that a command works on at a time. What follows a run holds its thread until that ends."""
 

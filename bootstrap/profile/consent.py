@@ -54,8 +54,6 @@ NO_SECRET = EVERYTHING - {
 """What may be taken if files travel and no environment is made."""
 FOR_THE_BOX = frozenset({Permission.FILE, Permission.PUBLIC_KEY})
 """What may be taken if no work travels: to log in, and to let others log in."""
-
-
 _REQUIREMENTS = "python.private"
 _DOT_GIT = ".git"
 

@@ -388,8 +388,6 @@ Buckets = Annotated[T, Permission.BUCKET]
 Money = Annotated[T, Permission.MONEY]
 Account = Annotated[T, Permission.ACCOUNT]
 Access = Annotated[T, Permission.ACCESS]
-
-
 S = TypeVar("S", bound="Section")
 Kind = Literal["text", "whole", "number", "truth", "list", "map", "section"]
 

@@ -258,8 +258,6 @@ class Origin:
 
 SET = Origin("--set")
 DEFAULT = Origin("default")
-
-
 MOST_SHOWN = 20
 
 

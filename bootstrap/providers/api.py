@@ -60,8 +60,6 @@ _SHOWN = 300
 _NO_DATE = (ValueError, TypeError, OverflowError)
 """What the standard library raises for a date that is none."""
 _LOOPBACK = re.compile(r"http://127\.0\.0\.1:[0-9]{1,5}")
-
-
 _NEXT = re.compile(r'<([^<>]*)>\s*;\s*rel="?next\b')
 _LONGEST_TEXT = 1024 * 1024
 _TEXT_S = 6.0  # for how long to read a log, which may be a stream without an end

@@ -31,8 +31,6 @@ _STATES = {
     "ERROR": RentedState.BROKEN,
     "TERMINATED": RentedState.GONE,
 }
-
-
 _CLOUDS = ("SECURE", "COMMUNITY")
 _IMAGE = "runpod/pytorch:1.0.2-cu1281-torch280-ubuntu2404"
 _CONTAINER_DISK = 20  # GB in addition to the volume, which holds everything of ours

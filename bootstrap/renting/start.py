@@ -26,11 +26,7 @@ class RentingClock:
 
 
 LOOK_S = 5.0  # seconds between looks at an account
-
-
 SETTLES_S = 60.0  # how long an account may take to list a box that it just rented out, in seconds
-
-
 _LOG_LINES = 4
 _LONGEST_LOG = 600
 

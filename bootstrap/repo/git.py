@@ -60,8 +60,6 @@ _SET = {
 # The `GIT_*` variables that are kept: where the user's configuration is, and which
 # certificates they trust. Others may point git at another repository, or name a program.
 _KEPT = re.compile(r"GIT_(CONFIG_(GLOBAL|SYSTEM|NOSYSTEM)|SSL_(CAINFO|CAPATH|CERT|KEY|NO_VERIFY))")
-
-
 _ROOM = 64 * 1024  # bytes: a disk with less free space counts as full
 
 _BOUNDED = 'ulimit -v "$1" 2>/dev/null; shift; exec "$@"'
@@ -226,8 +224,6 @@ _LINKED = re.compile(
 
 # No path has a filter: info/attributes outranks other files, and its last line wins.
 NO_FILTER = b"\n* -filter\n"
-
-
 _views: weakref.WeakSet[IsolatedGitDir] = weakref.WeakSet()
 
 

@@ -27,8 +27,6 @@ _SUBMODULE, EXECUTABLE, PLAIN = b"160000", b"100755", b"100644"
 _ENTRY = re.compile(rb"(?:\? ([^\0]+)|([HSMRCK]) ([0-7]{6}) ([0-9a-f]{40,64}) [0-3]\t([^\0]+))\0")
 # Names that git refuses, since on other file systems they would mean the folder `.git`.
 _NO_NAME = re.compile(rb"(?i)(.*/)?(\.git|git~1)[ .]*(:.*)?(/.*)?", re.DOTALL)
-
-
 LEADS_OUT = "of which only the link travels: it leads to a place of this machine"
 LEADS_TO_IGNORED = "of which only the link travels: what it leads to is ignored by git"
 
@@ -270,8 +268,6 @@ _SHAPES = (
     (rb"(?<!\w)(npm_[A-Za-z0-9]{36}(?!\w)|pypi-AgE[\w-]{50})", "token of a package index"),
     (rb"(?<!\w)dop_v1_[0-9a-f]{64}", "token of a provider"),
 )
-
-
 # One pattern for nearly every file, which is none: a folder of data may have a million.
 _EVERY_NAME = rf"(?s)(?:^|/)(?:{'|'.join(row for row, _ in _NAMES)})\Z"
 

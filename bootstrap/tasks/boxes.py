@@ -89,8 +89,6 @@ _HEAD = ("BOX", "REACHED AT", "PROFILE", "REPOSITORIES", "RUNNING", "LAST SEEN",
 _FIRST = 3  # cells in the first line of a row, where the terminal is too narrow for one
 _MOST_RUNS = 3  # number of runs that are named for each box
 _REMOVED = ("its name", "its pinned host key", "its last profile", "its entry in your ssh config")
-
-
 _MOST_ENDED = 10  # number of boxes given back that are listed, the latest first
 
 
@@ -103,9 +101,7 @@ _MOST_ENDED = 10  # number of boxes given back that are listed, the latest first
 )
 def boxes(call: Call) -> None:
     """List the boxes that are known here, the newest first; or all that your accounts pay for.
-
-    Example: boxstrap boxes --all
-    """
+    Example: boxstrap boxes --all"""
     from bootstrap.boxes.alias import drop_alias
     from bootstrap.boxes.at_home import all_kept, last_met, seen_on
     from bootstrap.link import shared
@@ -195,9 +191,7 @@ def _list_rented(call: Call) -> None:
 )
 def secrets(call: Call) -> None:
     """List secrets by name: where each comes from, which boxes hold it; or wipe a box of them.
-
-    Example: boxstrap secrets --host my-box
-    """
+    Example: boxstrap secrets --host my-box"""
     from bootstrap.runs.upkeep import list_secrets, wipe_secrets
     from bootstrap.ui.layout import aligned
 
@@ -236,9 +230,7 @@ def secrets(call: Call) -> None:
 )
 def clean(call: Call) -> None:
     """Remove what a box can do without: trees of runs that are over, results at home, downloads.
-
-    Example: boxstrap clean --host my-box
-    """
+    Example: boxstrap clean --host my-box"""
     from bootstrap.runs.upkeep import clean_box
 
     given = call.given
@@ -254,9 +246,7 @@ def clean(call: Call) -> None:
 )
 def lease(call: Call) -> None:
     """Say what is left of a box's lease, and who holds it; extend it, or end it.
-
-    Example: boxstrap lease --host my-box --extend 2h
-    """
+    Example: boxstrap lease --host my-box --extend 2h"""
     from bootstrap.runs.upkeep import show_lease
 
     def check(box: KnownBox, added_s: float) -> None:
@@ -279,9 +269,7 @@ def lease(call: Call) -> None:
 )
 def guard(call: Call) -> None:
     """End the boxes whose lease is over and that can't hold it themselves, from this machine.
-
-    Example: boxstrap guard --once
-    """
+    Example: boxstrap guard --once"""
     from bootstrap.renting.guard import guard_once
     from bootstrap.tasks.renting import resume_interrupted
 
@@ -337,9 +325,7 @@ def _this_program() -> str:
 )
 def code(call: Call) -> None:
     """Open the repository on a box in VS Code, or another editor made of it.
-
-    Example: boxstrap code --host my-box --editor cursor
-    """
+    Example: boxstrap code --host my-box --editor cursor"""
     from bootstrap.runs.editors import open_code
 
     open_code(call.options(), call.screen, call.given["editor"])
@@ -348,9 +334,7 @@ def code(call: Call) -> None:
 @command(JSON, Option("remove", "Bring your ssh config back as it was, and leave it alone.", False))
 def ssh_config(call: Call) -> None:
     """Let ssh, scp, rsync and editors reach the known boxes by name. A setup does it by itself.
-
-    Example: boxstrap ssh-config
-    """
+    Example: boxstrap ssh-config"""
     from bootstrap.boxes.alias import remove_entries, write_entries
 
     if call.given["remove"]:
@@ -381,9 +365,7 @@ def ssh_config(call: Call) -> None:
 )
 def tunnel(call: Call) -> None:
     """Open ports of a box here, or Jupyter or TensorBoard on it, over its login; Ctrl-C closes.
-
-    Example: boxstrap tunnel --host my-box --jupyter
-    """
+    Example: boxstrap tunnel --host my-box --jupyter"""
     from bootstrap.runs.tunnel import TunnelOptions, open_tunnels, stop_servers
 
     given = call.given

@@ -193,7 +193,7 @@ class Command:
         """What it does, with an example: its help."""
         import inspect  # late: for help alone
 
-        return inspect.getdoc(self.body) or ""
+        return (inspect.getdoc(self.body) or "").replace("\nExample:", "\n\nExample:")
 
     @property
     def bare(self) -> Option | None:

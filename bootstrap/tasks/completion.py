@@ -52,9 +52,7 @@ which works before a completion system is loaded."""
 )
 def completion(call: Call) -> None:
     """Print what makes a shell complete tasks, options, boxes, runs; or install it.
-
-    Example: boxstrap completion --install
-    """
+    Example: boxstrap completion --install"""
     shell = call.given["shell"] or Path(os.environ.get("SHELL", "")).name
     if shell not in SCRIPTS:
         raise UsageError(

@@ -178,8 +178,6 @@ CHECKS = (
 )
 _ROOM = 10**9  # bytes that should be free: a snapshot of a repository may take as much
 _GUARD_LATE_S = 1800  # a guard that has not looked for this many seconds counts as gone
-
-
 _ENDS = (HostKeyError, UnreachableError, BoxLacksError)
 
 

@@ -379,11 +379,7 @@ LINES: Mapping[str, Any] = {
 }
 """What a command that streams prints a line of, before its document."""
 # fmt: on
-
-
 _PRINTED: Literal["serialization"] = "serialization"
-
-
 SEVERAL = frozenset(
     {"down", "exec", "logs", "plan", "pull", "push", "run", "setup", "stop", "sync", "verify"}
     | {"wait"}

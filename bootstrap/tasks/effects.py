@@ -179,8 +179,6 @@ NEXT = {
     130: ("interrupted here; the box goes on", "the same command goes on"),
 }
 """What each exit code means to a program, and what to do next."""
-
-
 FOLDERS = (".claude/skills", ".agents/skills")
 _FILE = "boxstrap/SKILL.md"
 

@@ -57,9 +57,7 @@ _SHOWN = 20  # rows shown as text
 )  # fmt: skip
 def estimate(call: Call) -> None:
     """Say what a training will cost at each provider, and which GPU holds it; rents nothing.
-
-    Example: boxstrap estimate --gpu "A100 40GB" --hours 50 --experiments 10
-    """
+    Example: boxstrap estimate --gpu "A100 40GB" --hours 50 --experiments 10"""
     from bootstrap.onbox.verdict import gpu_models
     from bootstrap.providers.estimate import Found, Usage, shipped_prices, with_live
     from bootstrap.providers.estimate import estimate_rows as rows_of

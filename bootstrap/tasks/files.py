@@ -38,9 +38,7 @@ if TYPE_CHECKING:
 )
 def push(call: Call) -> None:
     """Send a file or a folder, or the profile's local data, to a box; again, it sends what changed.
-
-    Example: boxstrap push data/corpus --host my-box
-    """
+    Example: boxstrap push data/corpus --host my-box"""
     from bootstrap.setup.push import PushOptions, push_data, push_path
 
     given = call.given
@@ -78,9 +76,7 @@ def push(call: Call) -> None:
 )
 def pull(call: Call) -> None:
     """Bring a run's results here: complete files alone, verified, and nothing of yours replaced.
-
-    Example: boxstrap pull --host my-box --watch
-    """
+    Example: boxstrap pull --host my-box --watch"""
     from bootstrap.runs.pull import PullOptions, pull_results, pull_several, say_at_home
     from bootstrap.transfer.destination import why_refused
     from bootstrap.transfer.frames import MOST_LET_GO
@@ -132,9 +128,7 @@ _OF_THIS = tuple(option for option in BOXES if option.name not in ("name", "new_
 )
 def sync(call: Call) -> None:
     """Send your current files to their tree on a box, without a setup; or bring its work home.
-
-    Example: boxstrap sync --host my-box --watch
-    """
+    Example: boxstrap sync --host my-box --watch"""
     given = call.given
     if given["watch"] and given["back"]:
         raise UsageError("--watch and --back are two directions: name one of them.")

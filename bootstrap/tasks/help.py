@@ -46,8 +46,6 @@ _STANDS = {
 }
 _VALUES = {name: value for value, names in _STANDS.items() for name in names.split()}
 """What stands for an option's value; for any other option its name."""
-
-
 _GIST = re.compile(r"[.;:]\s|(?<=\?) ")  # what ends the first clause of a sentence
 
 

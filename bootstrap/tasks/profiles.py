@@ -30,9 +30,7 @@ _OLD_S = 365 * 86_400
 )
 def profiles(call: Call) -> None:
     """List the profiles there are; show one with the origin of each value; check one.
-
-    Example: boxstrap profiles --show vast --set gpu.count=2
-    """
+    Example: boxstrap profiles --show vast --set gpu.count=2"""
     from bootstrap.profile.load import listed, origin_lines, read_profile
     from bootstrap.repo.place import repository_root
 
@@ -67,7 +65,6 @@ def profiles(call: Call) -> None:
 )
 def init(call: Call) -> None:
     """Write a commented boxstrap.yaml from what the repository shows. Nothing of it is run.
-
     Example: boxstrap init --command "python train.py --epochs 3"
     """
     from bootstrap.link.prompt import Prompt
@@ -140,9 +137,7 @@ _PUSH = Option(
 )
 def render(call: Call) -> None:
     """Show the script that sets a box up; or pack it for a provider's start-up hook.
-
-    Example: boxstrap render --for ec2 --output user-data.yaml
-    """
+    Example: boxstrap render --for ec2 --output user-data.yaml"""
     from bootstrap.setup.doors import render_for_door, render_readable
 
     door = call.given["for_"]
@@ -171,9 +166,7 @@ def render(call: Call) -> None:
 )
 def oneliner(call: Call) -> None:
     """Print one paste for the terminal of a fresh box: keys, code, environment, GPU, training.
-
-    Example: boxstrap oneliner --profile vast
-    """
+    Example: boxstrap oneliner --profile vast"""
     from bootstrap.setup.doors import render_paste
 
     given = call.given

@@ -23,9 +23,7 @@ from bootstrap.tasks.options import Option
 )
 def schema(call: Call) -> None:
     """Print the JSON Schema of what a command prints with --json, or of profiles.
-
-    Example: boxstrap schema status
-    """
+    Example: boxstrap schema status"""
     import json
 
     from bootstrap.tasks.documents import DOCUMENTS, json_schema
@@ -56,9 +54,7 @@ def schema(call: Call) -> None:
 )
 def skill(call: Call) -> None:
     """Print the skill that tells a coding agent how to use boxstrap; or install it.
-
-    Example: boxstrap skill --install
-    """
+    Example: boxstrap skill --install"""
     given = call.given
     if given["repo"] and not given["install"]:
         raise UsageError("--repo says where the skill is installed: add --install.")
@@ -86,9 +82,7 @@ def mcp(call: Call) -> None:
     """Serve the commands as tools of an MCP server, on standard input and output.
 
     Your agent starts it itself, once it knows it: `claude mcp add boxstrap -- boxstrap mcp`.
-
-    Example: boxstrap mcp
-    """
+    Example: boxstrap mcp"""
     try:
         from bootstrap.tasks.mcp_server import serve
     except ModuleNotFoundError as error:

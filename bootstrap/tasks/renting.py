@@ -48,7 +48,6 @@ _OF_A_NEW_BOX = [option for option in BOX if option.name not in ("host", "host_k
 )
 def up(call: Call) -> None:
     """Rent a box as the profile orders it, and take it to its first training step.
-
     Example: boxstrap up --provider vast --max-price 0.60 --set gpu.name="RTX 4090"
     """
     from bootstrap.setup.sequence import run_setup
@@ -280,9 +279,7 @@ def rent_shown(call: Call, request: UpOptions, do: Callable[[SetupRequest], _T])
 )
 def down(call: Call) -> None:
     """Bring home what a box has, and destroy it; refused with the list of what would be lost.
-
-    Example: boxstrap down --host my-box
-    """
+    Example: boxstrap down --host my-box"""
     from bootstrap.renting.teardown import TeardownOptions, tear_down
 
     discard, stop_runs = call.given["discard"], call.given["stop_runs"]

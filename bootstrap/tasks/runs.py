@@ -80,9 +80,7 @@ if TYPE_CHECKING:
 )
 def run(call: Call) -> None:
     """Start a new run of your current files, whatever ran before; its command comes last.
-
-    Example: boxstrap run --host my-box --gpus 0 -- python train.py --lr 3e-4
-    """
+    Example: boxstrap run --host my-box --gpus 0 -- python train.py --lr 3e-4"""
     is_one = is_about_one(call)
     words = given_command(sys.argv)
     several = call.given["sweep"] or call.given["each_gpu"] or not is_one
@@ -282,9 +280,7 @@ _ALL = Option("all_", "Of all repositories on the box, not only that of the curr
 )
 def status(call: Call) -> None:
     """Say what became of the runs on a box, and of its last setup.
-
-    Example: boxstrap status --host my-box
-    """
+    Example: boxstrap status --host my-box"""
     if not call.given["watch"]:
         _tell_status(call)
         return
@@ -348,9 +344,7 @@ def _tell_status(call: Call, *, clear: bool = False) -> None:
 )
 def runs(call: Call) -> None:
     """List the runs of this repository, on boxes that are there or gone. Asks no box.
-
-    Example: boxstrap runs
-    """
+    Example: boxstrap runs"""
     from bootstrap.boxes.at_home import unreadable_records
     from bootstrap.runs.known_runs import list_runs, run_rows
 
@@ -381,9 +375,7 @@ def runs(call: Call) -> None:
 )
 def logs(call: Call) -> None:
     """Print the log of a run, of several at once, or of a step of the last setup.
-
-    Example: boxstrap logs -f --host my-box
-    """
+    Example: boxstrap logs -f --host my-box"""
     from bootstrap.runs.logs import LogOptions, show_log
 
     given = call.given
@@ -413,9 +405,7 @@ def logs(call: Call) -> None:
 )
 def report(call: Call) -> None:
     """Write a page about a run, or several side by side: metrics, GPUs, setup, commit, results.
-
-    Example: boxstrap report --host my-box --run train-1
-    """
+    Example: boxstrap report --host my-box --run train-1"""
     given = call.given
     if given["sweep"]:
         from bootstrap.fleet.sweep_report import report_sweep
@@ -455,9 +445,7 @@ def report(call: Call) -> None:
 )
 def wait(call: Call) -> None:
     """Wait until a run is over: exit 0, or 10 where it failed. This machine must stay awake.
-
-    Example: boxstrap wait --host my-box
-    """
+    Example: boxstrap wait --host my-box"""
     from bootstrap.runs.run_end import say_over, wait_for
 
     def tell(box: str, run: Run) -> None:
@@ -492,9 +480,7 @@ def wait(call: Call) -> None:
 @command(HOST, _WAY_IN, IDENTITY, REPO_MEANT, BEGUN_RUN, _ALL)
 def attach(call: Call) -> None:
     """Attach this terminal to the training's tmux session; Ctrl-B, D leaves it running.
-
-    Example: boxstrap attach --host my-box
-    """
+    Example: boxstrap attach --host my-box"""
     from bootstrap.runs.remote_command import attach_to
 
     given = call.given
@@ -506,9 +492,7 @@ def attach(call: Call) -> None:
 @command(HOST, _WAY_IN, IDENTITY, REPO_MEANT)
 def shell(call: Call) -> None:
     """Open a shell on a box, in the repository's folder and environment.
-
-    Example: boxstrap shell --host my-box
-    """
+    Example: boxstrap shell --host my-box"""
     from bootstrap.runs.remote_command import enter
 
     enter(call.options(), call.screen, [], as_json=call.is_json)
@@ -517,7 +501,6 @@ def shell(call: Call) -> None:
 @command(*HOSTS, JSON, IDENTITY, REPO_MEANT, streams=True)
 def exec_(call: Call) -> None:
     """Run a command on a box, in the repository's folder and environment; its exit code is ours.
-
     Example: boxstrap exec --host my-box -- python -c "import torch; print(torch.__version__)"
     """
     from bootstrap.runs.remote_command import enter, run_there
@@ -547,9 +530,7 @@ def given_command(arguments: Sequence[str]) -> list[str]:
 )
 def stop(call: Call) -> None:
     """End a run (or, with --setup, a setup). The box keeps running, and still costs money.
-
-    Example: boxstrap stop --host my-box
-    """
+    Example: boxstrap stop --host my-box"""
     from bootstrap.runs.run_end import stop_run
 
     given = call.given
@@ -570,9 +551,7 @@ def stop(call: Call) -> None:
 )
 def top(call: Call) -> None:
     """Watch GPUs, processor, memory and the training's last line on one box or several, live.
-
-    Example: boxstrap top --host my-box --host another
-    """
+    Example: boxstrap top --host my-box --host another"""
     from bootstrap.boxes.secrets import redactor_of_all
     from bootstrap.runs.top import TopOptions, make_top_screen, watch_boxes
 

@@ -38,7 +38,6 @@ _AGAIN = "To follow it: {again}; to cancel it: boxstrap stop --setup{host}"
 )
 def setup(call: Call) -> None:
     """Take a box to its first training step; running it again continues, or changes nothing.
-
     Example: boxstrap setup --host root@203.0.113.7:46769 --set train.command="python train.py"
     """
     if call.given["host"] and not call.among:
@@ -98,9 +97,7 @@ def _ask_for_host(error: WhichBoxError) -> str:
 )
 def plan(call: Call) -> None:
     """Show which steps would run on a box, which would not, and why. Changes nothing.
-
-    Example: boxstrap plan --host my-box --show-origin
-    """
+    Example: boxstrap plan --host my-box --show-origin"""
     _show_plan(call, call.request())
 
 
@@ -142,9 +139,7 @@ def _cost(found: SetupPlan) -> list[str]:
 )
 def verify(call: Call) -> None:
     """Keep this box, or return it? Its GPUs, what its container grants, its disk and network.
-
-    Example: boxstrap verify --host my-box --set gpu.name=A100 --set gpu.count=8
-    """
+    Example: boxstrap verify --host my-box --set gpu.name=A100 --set gpu.count=8"""
     from bootstrap.setup.sequence import verify_box
 
     report = expanded(call.given["report"]) if call.given["report"] else None
@@ -176,9 +171,7 @@ def _show_verdict(call: Call, verdict: Verdict, *, refused: bool) -> None:
 @command(HOST, JSON, IDENTITY, changes=())
 def doctor(call: Call) -> None:
     """Check this machine, and with --host the way to a box; a line for each check.
-
-    Example: boxstrap doctor --host my-box
-    """
+    Example: boxstrap doctor --host my-box"""
     from bootstrap.tasks.doctor import examine
 
     findings = examine(call.options(), call.screen)
@@ -195,9 +188,7 @@ def doctor(call: Call) -> None:
 @command(JSON)
 def demo(call: Call) -> None:
     """Set this machine up for a small training and start it: no account, no GPU, nothing rented.
-
-    Example: boxstrap demo
-    """
+    Example: boxstrap demo"""
     from bootstrap.link.record import LOCAL
     from bootstrap.setup.request import SetupRequest
     from bootstrap.setup.sequence import run_setup

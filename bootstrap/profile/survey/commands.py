@@ -53,8 +53,6 @@ _TRAINING_SHOWN = 20
 """The least score of a command on a page that no script chosen by its name outdoes."""
 # Variables of a machine, of an installer, or that a secret is for.
 _NOT_SET = re.compile(r"CUDA_VIS|OMP_|MASTER_|PATH$|UV_|PIP_|LD_|.*(?:KEY|TOKEN)$")
-
-
 # The title of a section, or of a step, about the data to have.
 _DATA = re.compile(
     r"(?:#+ +|\d+[.)] +|\*\*)((?:(?:\w+ )?data(?:sets?)?(?: (?:prepar|set-?up|download)\w*)?"

@@ -21,8 +21,6 @@ _RESULTS = ("out", "outputs", "results", "checkpoints", "runs", "logs")
 # Packages that need a secret, and the variable from which they read it.
 _SECRETS = {"wandb": "WANDB_API_KEY", "huggingface-hub": "HF_TOKEN", "transformers": "HF_TOKEN"}
 _AMBIGUOUS = 15  # scripts that score less than this below the best one are candidates too
-
-
 # Names of scripts that prepare data or a tokenizer for the training.
 _PREPARES = re.compile(
     r"(?!.*eval).*(?:prepar|download|preproc|get_data|dataset|tok)", re.IGNORECASE

@@ -169,8 +169,6 @@ CONDA = {
     "pytorch-cpu": "torch",
     "tensorflow-gpu": "tensorflow",
 }
-
-
 # Other distributions of the same modules: two of them overwrite each other's files.
 _PROVIDED = {
     "beautifulsoup4": {"bs4"},
