@@ -315,6 +315,10 @@ _WHY = {
         "the files of its tree have changed",
         "Begin a run of those, with the command that goes on: boxstrap run -- COMMAND",
     ),
+    "overwritten": (
+        "later runs overwrote its results, and no copy of them is on the box",
+        "What came home of it goes on on another box: boxstrap run --resume {box}/{run} --host …",
+    ),
     "busy": ("another setup is at work on this box", "See what it does: boxstrap status"),
 }
 """The box's word for why it starts nothing -> reason and what to do."""
@@ -379,7 +383,9 @@ def _begun(box: BoxLogin, old: Run, wait_s: int, *, overwrite: bool = False) -> 
             last = old.name
         if last != old.name:
             where = f"{box.label}, {last}, which went on from {old.name}"
-        raise NotSafeError(f"it can't go on: {what}.", where=where, hint=hint.format(run=last))
+        raise NotSafeError(
+            f"it can't go on: {what}.", where=where, hint=hint.format(run=last, box=box.name)
+        )
     if not is_name(said.get("run", "")):
         raise StepFailedError(
             f"it was not started: {said.get('log', 'the box does not say why')}.",

@@ -15,7 +15,6 @@ a line for each run: name, files, bytes, why (large, room, slow, unread).
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import sys
 import time
@@ -23,6 +22,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
 from .complete_files import Files, FileState, state_of
+from .copies import FOREVER, CantKeep, clone, copy_bytes
 from .run_results import (
     BEFORE,
     GIVEN_UP,
@@ -41,16 +41,8 @@ QUICK_S, QUICK_BYTES = 10.0, 2 << 30
 """Longest time, and most bytes, of copies that somebody waits for."""
 SPARE = 1 << 30
 """Bytes that must stay free beside a copy and the room for as much again; of less, as much."""
-FOREVER = float("inf")
-_CLONE = 0x40049409
-"""FICLONE of linux/fs.h."""
 _COARSE_NS, _TICK_NS, _COARSE_TICK_NS = 10**6, 2 * 10**7, 10**9
 """A file system whose times are multiples of a millisecond may count whole seconds."""
-_PIECE = 1 << 22
-
-
-class CantKeep(Exception):  # noqa: N818 - not an error of this program
-    """Results can't be kept; `args[0]` is why."""
 
 
 class Keeping:
@@ -138,33 +130,6 @@ def _why(error: OSError) -> CantKeep:
     return CantKeep("room" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "unread")
 
 
-def clone(source: int, copy: int) -> bool:
-    """Share the blocks of a file; return whether the file system can."""
-    try:
-        fcntl.ioctl(copy, _CLONE, source)
-    except OSError:
-        return False
-    return True
-
-
-def copy_bytes(source: int, copy: int, until: float) -> None:
-    """Copy a file. Raises CantKeep if it takes too long, OSError."""
-    while True:
-        if time.monotonic() > until:
-            raise CantKeep("slow")
-        try:
-            done = os.sendfile(copy, source, None, _PIECE)
-        except OSError as error:
-            if error.errno not in (errno.EINVAL, errno.ENOSYS):
-                raise
-            piece = os.read(source, _PIECE)
-            done = len(piece)
-            while piece:
-                piece = piece[os.write(copy, piece) :]
-        if not done:
-            return
-
-
 def earlier(run: RunResults, *, live: bool = False) -> list[Keeping]:
     """Return what would be lost of earlier runs; `live`: also of one that is stopped before.
 
@@ -206,6 +171,10 @@ def begin(run: RunResults, word: str, seconds: float) -> int:
             refused = REFUSED
             print(one.run.name, len(one.files), one.size, error)
     if not refused and word in ("begin", "give-up"):
+        if os.path.exists(f"{run.path}/resumes"):
+            from .put_back import put_back  # late: few runs do so
+
+            put_back(run)
         note_before(run)
     return refused
 

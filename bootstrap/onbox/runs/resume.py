@@ -15,7 +15,10 @@ import signal
 import sys
 from collections.abc import Iterator
 
+from ..results.copies import CantKeep
 from ..results.keep_results import remove
+from ..results.put_back import changes
+from ..results.run_results import RunResults
 from ..run_folder import DIED, QUEUED, RUNNING, WAITING, RunFolder, alive_in, made_at, names_in
 from ..run_processes import left_of
 from ..run_queue import last_of, revive
@@ -45,6 +48,15 @@ def why_not(run: RunFolder) -> str:
     placed = notes.first(f"beside/{number}/placed/HEAD" if is_beside else "placed/HEAD")
     made = run.first("snapshot") or run.first("commit")
     return "changed" if placed and made and placed != made else ""
+
+
+def has_results(run: RunFolder) -> bool:
+    """Whether what it made is on the box, in place or kept: later runs may have written there."""
+    try:
+        changes(RunResults(run.path))
+    except CantKeep:
+        return False
+    return True
 
 
 def is_interrupted(run: RunFolder) -> bool:
@@ -104,7 +116,7 @@ def _take(run: RunFolder, asked: dict[str, str]) -> None:
             before = f"{run.home}/runs/{run.first('resumes')}"
             remove(run.path)
             run = RunFolder(before)
-        why = why_not(run)
+        why = why_not(run) or ("" if has_results(run) else "overwritten")
         if why:
             answer("last", os.path.basename(run.path))
             return answer("refused", why)

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from ..results import keep_results
+from ..results.copies import CantKeep
 from ..results.run_results import RunResults
 from ..run_folder import DIED, QUEUED, RUNNING, WAITING, RunFolder, made_at, runs_below
 from ..run_processes import stop_run
@@ -74,9 +75,9 @@ def why_done(asked: Mapping[str, str]) -> str:
 
 def keep_ahead(runs: str, tree: str, paths: Sequence[str]) -> None:
     """Copy what a run in this place would lose. What can't be kept is told when it begins."""
-    with suppress(keep_results.CantKeep, OSError):
+    with suppress(CantKeep, OSError):
         for one in keep_results.earlier(RunResults(f"{runs}/.new", tree, paths)):
-            with suppress(keep_results.CantKeep):
+            with suppress(CantKeep):
                 one.keep(time.monotonic() + keep_results.QUICK_S)
 
 

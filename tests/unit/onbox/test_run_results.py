@@ -8,8 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.onbox.results.keep_results import end, note_before
-from bootstrap.onbox.results.run_results import MADE, OwnResults, RunResults, write_files
+from bootstrap.onbox.results.copies import FOREVER
+from bootstrap.onbox.results.keep_results import begin, end, note_before
+from bootstrap.onbox.results.run_results import (
+    HOME,
+    MADE,
+    OwnResults,
+    RunResults,
+    digest_of,
+    write_files,
+)
+from bootstrap.onbox.run_folder import RunFolder
+from bootstrap.onbox.runs.resume import has_results
 
 
 @pytest.mark.parametrize(
@@ -92,3 +102,60 @@ def test_a_symlink_out_of_the_results_is_named_only_for_the_run_that_made_it(
     (out / "host").symlink_to("/etc/passwd")  # by the last one, or its user
     looks = [OwnResults(run, 0.0).look(live=False).left_out for run in runs]
     assert looks == [[], [], [("out/gone", "dead"), ("out/host", "outside")]]
+
+
+class SharedTree:
+    """A tree in which runs begin and end one after another."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.out, self._count = folder, folder / "out", 0
+        self.out.mkdir()
+
+    def run(self, resumes: str = "", **makes: str) -> RunResults:
+        """Let one begin, write these files of `out/`, and fail."""
+        self._count += 1
+        place = self.folder / f"box/runs/k/train-{self._count}"
+        place.mkdir(parents=True)
+        notes = {"dir": str(self.folder), "results": "out/", "resumes": resumes}
+        for name, text in notes.items():
+            if text:
+                (place / name).write_text(f"{text}\n")
+        run = RunResults(str(place))
+        assert begin(run, "begin", FOREVER) == 0
+        self.found = self.files()
+        (place / "pid").write_text("1 1 x\n")
+        os.utime(place / "pid", ns=(self._count, self._count))
+        for name, text in makes.items():
+            (self.out / name).write_text(text)
+        (place / "exit").write_text("1\n")
+        end(run)
+        return run
+
+    def files(self) -> dict[str, str]:
+        return {path.name: path.read_text() for path in self.out.iterdir()}
+
+
+@pytest.mark.slow
+def test_a_resumed_run_begins_with_its_own_checkpoints_after_another_run_wrote_there(
+    tmp_path: Path,
+) -> None:
+    tree = SharedTree(tmp_path)
+    tree.run(ckpt="mine 1", first="mine")
+    tree.run(resumes="k/train-1", ckpt="mine 2")
+    other = tree.run(ckpt="other's", first="other's", more="other's")
+    (tree.out / "note").write_text("by hand")
+    tree.run(resumes="k/train-2")
+    assert tree.found == {"ckpt": "mine 2", "first": "mine", "note": "by hand"}
+    assert sorted(path.name for path in Path(other.path, "results.kept/out").iterdir()) == [
+        "ckpt", "first", "more"
+    ]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_run_whose_overwritten_checkpoint_is_only_at_home_is_not_resumed(tmp_path: Path) -> None:
+    tree = SharedTree(tmp_path)
+    mine = tree.run(ckpt="mine")
+    assert has_results(RunFolder(mine.path))
+    Path(mine.path, HOME).write_text(digest_of(mine.made() or {}))
+    tree.run(ckpt="other's")
+    assert not has_results(RunFolder(mine.path))

@@ -11,7 +11,8 @@ import pytest
 
 from bootstrap.link import LocalWire
 from bootstrap.onbox.results.complete_files import CompleteFiles
-from bootstrap.onbox.results.keep_results import FOREVER, Keeping
+from bootstrap.onbox.results.copies import FOREVER
+from bootstrap.onbox.results.keep_results import Keeping
 from bootstrap.onbox.results.run_results import MADE, OwnResults, RunResults, write_files
 from bootstrap.transfer.destination import PARTS
 from bootstrap.transfer.manifest import Manifest, RunOrigin, read_manifest
