@@ -3,7 +3,7 @@
     python -m tools.uv_release [VERSION]     (or: make uv-release)
 
 pip downloads the wheels, so they come from the index configured for pip here.
-Writes bootstrap/steps/uv_release.py again; read the diff before you commit it.
+Writes bootstrap/onbox/python/uv_release.py again; read the diff before you commit it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from bootstrap.steps import uv_release
+from bootstrap.onbox.python import uv_release
 
 #: `uname -s`-`uname -m`, and the wheel's platform. The static ones, for musl, build an
 #: environment a third slower; and a box without glibc is refused before any change.
@@ -68,7 +68,7 @@ def _look_inside(wheel: Path, version: str) -> None:
     member = f"uv-{version}.data/scripts/uv"
     if member not in zipfile.ZipFile(wheel).namelist():
         raise SystemExit(
-            f"{wheel.name} has no {member}: templates/lib/uv.sh must learn where it is"
+            f"{wheel.name} has no {member}: templates/lib/python.sh must learn where it is"
         )
 
 

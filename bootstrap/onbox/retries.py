@@ -9,7 +9,7 @@ import time
 from contextlib import suppress
 
 from .run_folder import end_of
-from .step_report import log, tell
+from .step_report import StepError, log, tell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # slow to import
@@ -89,6 +89,11 @@ class Retries:
             log(f"{_TRYING_AGAIN} {pause} s")
             time.sleep(pause)
             pause = 8
+
+    def must(self, attempt: Callable[[], int]) -> None:
+        """As `run`. Raises StepError if it failed for good."""
+        if code := self.run(attempt):
+            raise StepError("", rc=code if code > 0 else 128 - code)
 
     def network_error(self) -> str:
         """Return the code of what is wrong with the network; "" if that isn't to blame."""

@@ -49,6 +49,12 @@ def run(command: list[str], variables: Mapping[str, str], given: bytes | int = b
     return ProgramEnd(os.waitpid(program, 0)[1], output, errors)
 
 
+def which(name: str) -> str:
+    """Return the path of a program; "" if it isn't there."""
+    found = (f"{folder}/{name}" for folder in os.get_exec_path())
+    return next((path for path in found if os.path.isfile(path) and os.access(path, os.X_OK)), "")
+
+
 def _inherited() -> list[int]:
     """Return open files that a program would get from this process, as a lock that it holds."""
     found = []

@@ -11,6 +11,7 @@ if TYPE_CHECKING:  # slow to import
 class Values:
     """What the document says; what it leaves out is as the plainest profile has it."""
 
+    packages: Sequence[str] = []
     data: Sequence[Mapping[str, Any]] = []
     """Its items, see `data/items.py`."""
     lease: Mapping[str, Any] = {}

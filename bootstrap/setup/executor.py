@@ -176,7 +176,7 @@ class SetupSenders:
         self.tell(Event(self.setup, 0, time.time(), step, "progress", {**fields, "unit": unit}))
 
     def _uv_arrived(self) -> None:
-        from bootstrap.steps import uv_release
+        from bootstrap.onbox.python import uv_release
 
         self._say(
             f"uv {uv_release.VERSION} was sent from this machine: "

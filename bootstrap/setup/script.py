@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from bootstrap import __version__
 from bootstrap.onbox.client import CLIENT_PATIENCE_S, SENDER_PATIENCE_S
+from bootstrap.onbox.python import uv_release
 from bootstrap.onbox.retries import error_rows
 from bootstrap.onbox.values import Values
 from bootstrap.onbox.verdict.expected_hardware import ExpectedHardware, ExpectedMachine
@@ -27,7 +28,6 @@ from bootstrap.profile.load import public_keys
 from bootstrap.profile.schema import Profile, Python, SentItem, as_row
 from bootstrap.repo.urls import without_user_info
 from bootstrap.sizes import seconds_of
-from bootstrap.steps import uv_release
 from bootstrap.steps.plan import STEPS, Step
 from bootstrap.steps.shell import (
     Value,
@@ -52,7 +52,6 @@ def default_index() -> str:
     return built_in()
 
 
-AGENT_PACKAGES = ("nvidia-ml-py>=12.560,<14", "psutil>=5.9,<8")
 CONDA_TOOLS = ("py-rattler==0.28.*", "pyyaml>=6,<7")
 """Packages that build an environment of conda packages, if the profile has one."""
 MIN_FREE_MB = 512
@@ -94,7 +93,6 @@ OF_ONE_RUN = (
 _OF_STEPS = {
     "shell": ("ENV_NAMES", "ENV_VALUES", "SECRETS", "SECRETS_ID", "SECRET_IDS"),
     "ssh": ("AUTHORIZED_KEYS",),
-    "tools": ("PACKAGES",),
     "agent": ("INDEX",),
     "repo": (
         *("REPO_COMMIT", "REPO_SNAPSHOT", "REPO_TREE", "REPO_BRANCH", "REPO_TAGS", "TAG_OBJECTS"),
@@ -211,9 +209,7 @@ def constants() -> dict[str, Value]:
         "LOCK_PATIENCE": LOCK_PATIENCE_S,
         "ERRORS": error_rows(),
         "KNOWN_HOSTS": list(known_hosts()),
-        "AGENT_PACKAGES": list(AGENT_PACKAGES),
         "UV_VERSION": uv_release.VERSION,
-        "UV_OLDEST": uv_release.OLDEST,
         "UV_WHEELS": uv_release.release_rows(),
         "NEEDS": {step.name: " ".join(step.needs) for step in STEPS},
         "REPO_STEPS": " ".join(step.name for step in STEPS if step.per_repo),
@@ -330,10 +326,7 @@ def gpu_order(profile: Profile) -> dict[str, object]:
 
 RECIPE_HERE = "RECIPE_GOES_HERE\n"
 """Stands for the recipe in the page that the program has, for a door."""
-_STAGE0 = (
-    ("base", ("have", "reset_shell", "now", "expand_home")),
-    ("packages", ("manager", "can_install")),
-)
+_STAGE0 = (("base", ("have", "reset_shell", "now", "expand_home")),)
 KEPT = 20  # number of scripts to keep in the cache
 
 

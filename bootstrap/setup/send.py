@@ -20,6 +20,7 @@ from pathlib import Path
 
 from bootstrap.errors import BoxstrapError
 from bootstrap.link.wire import PIECE, LinkLost, Stream
+from bootstrap.onbox.python.uv_release import VERSION, WHEELS
 from bootstrap.paths import ask_program, cache_dir, temporary_dir, write_private
 from bootstrap.profile.survey.declared import GitDependency
 from bootstrap.repo.local import LocalRepository
@@ -36,7 +37,6 @@ from bootstrap.repo.objects import (
 )
 from bootstrap.repo.snapshot import Snapshot, checked, remember_snapshot
 from bootstrap.sanitize import sanitize
-from bootstrap.steps.uv_release import VERSION, WHEELS
 from bootstrap.transfer.sender import Sender
 
 _MARK = b"receive-pack\n"

@@ -185,19 +185,54 @@ def bare_shell(text: str) -> str:
 
 
 def bare_python(text: str) -> str:
-    """Return Python without comments, docstrings and annotations of functions, and with few spaces.
-    Only for code that reads none of these."""
-    tree = ast.parse(text)
-    for node in ast.walk(tree):
+    """Return Python as `bare_tree` has it, with few spaces."""
+    parts = _STRING.split(ast.unparse(bare_tree(text)))
+    code = (part.replace("\n\n", "\n") for part in parts[::2])
+    parts[::2] = (_SPACES.sub(lambda found: found[1] or found[2], part) for part in code)
+    return _INDENT.sub(lambda found: " " * (len(found[0]) // 4), "".join(parts))
+
+
+def bare_tree(text: str) -> ast.Module:
+    """Return Python without comments, docstrings, annotations except those of classes, and what is
+    imported for these alone. Only for code that reads none of these."""
+    tree: ast.Module = ast.fix_missing_locations(_Bare().visit(ast.parse(text)))
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    if any(isinstance(node, ast.AnnAssign) for node in ast.walk(tree)):
+        used.add("annotations")
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom) and node.module in _FOR_TYPES:
+            node.names = [each for each in node.names if each.name in used]
+    tree.body = [node for node in tree.body if getattr(node, "names", True)]
+    return tree
+
+
+_FOR_TYPES = ("__future__", "collections.abc", "typing")
+
+
+class _Bare(ast.NodeTransformer):
+    def visit(self, node: ast.AST) -> Any:  # noqa: ANN401 - as its base
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
             node.body = [each for each in node.body if not _is_text(each)] or [ast.Pass()]
         if isinstance(node, ast.FunctionDef):
             node.returns = None
         if isinstance(node, ast.arg):
             node.annotation = None
-    parts = _STRING.split(ast.unparse(tree))
-    parts[::2] = (_SPACES.sub(lambda found: found[1] or found[2], part) for part in parts[::2])
-    return _INDENT.sub(lambda found: " " * (len(found[0]) // 4), "".join(parts))
+        return super().visit(node)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        fields = [each for each in node.body if isinstance(each, ast.AnnAssign)]
+        node.body = [each if each in fields else self.visit(each) for each in node.body]
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        return ast.Assign([node.target], node.value) if node.value else ast.Pass()
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST | None:
+        return None if ast.unparse(node) == "TYPE_CHECKING = False" else self.generic_visit(node)
+
+    def visit_If(self, node: ast.If) -> ast.AST | None:
+        is_for_types = isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        return None if is_for_types else self.generic_visit(node)
 
 
 _STRING = re.compile(r"""('(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")""")

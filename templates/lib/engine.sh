@@ -13,7 +13,9 @@ one_step() {
   [ "$1" = shell ] || exec 8<&-
   rc=0
   if is_in_python "$1"; then
-    facts | onbox steps.apply "$1" || rc=$?
+    # What stage 0 did for it was its beginning.
+    if [[ $BEGUN == *" $1 "* ]]; then set -- "$1" begun; fi
+    facts | onbox steps.apply "$@" || rc=$?
     [ "$rc" -eq 0 ] || emit_failure "$rc"
     return
   fi
@@ -51,7 +53,7 @@ emit_failure() {
 
 start_step() {
   STATE[$1]=running
-  (one_step "$1") >"$SETUP_DIR/logs/$1.log" 2>&1 </dev/null &
+  (one_step "$1") >>"$SETUP_DIR/logs/$1.log" 2>&1 </dev/null &
   CHILD[$1]=$!
 }
 

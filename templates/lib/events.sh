@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 # events: one writer. Steps report to the engine through a pipe; the engine alone writes the lines.
 
-# emit EVENT [KEY=VALUE...]: called in a step.
-emit() { printf '%s %s\n' "$STEP" "$*" >&3; }
+# emit EVENT [KEY=VALUE...]: called in a step, which is a process of its own, or for one that has not begun.
+emit() { if [ "$BASHPID" = $$ ]; then write_event "$STEP" "$@"; else printf '%s %s\n' "$STEP" "$*" >&3; fi; }
 
 # report: passes on what a program of ours prints for a step: events, `code CODE`, and lines for the log.
 report() {

@@ -139,6 +139,7 @@ setup() {
   [ -z "$RESTART" ] || stop_alive_run
   [ -z "$RUN_ID" ] || RESTART=yes
   find_alive
+  need_python
   # The pipe to which the steps write their events.
   exec 3<> <(:)
   run_graph

@@ -10,7 +10,7 @@ begin_script() {
   [ -f "$ONBOX" ] || ONBOX=$BOX_HOME/box/current/onbox/__main__.py
   settle_names
   RUN_ID='' RUN_GPUS='' RUN_VARIABLES='' NODES_ID='' REDO='' OVERWRITE='' BESIDE=''
-  SETUP_EXIT=0 TOKEN='' RESTART='' REVIVE='' ADOPT='' ONLY='' ALIVE_RUN=''
+  SETUP_EXIT=0 TOKEN='' RESTART='' REVIVE='' ADOPT='' ONLY='' ALIVE_RUN='' BEGUN=''
 }
 
 # Sets the names that the steps share, once the box's own folders are known.

@@ -4,6 +4,19 @@
 # The box's package manager: the first one that is installed is used.
 MANAGERS=(apt-get dnf yum microdnf zypper pacman apk)
 
+manager() {
+  local name
+  for name in "${MANAGERS[@]}"; do
+    if have "$name"; then printf '%s\n' "$name" && return; fi
+  done
+  return 1
+}
+
+can_install() {
+  [ -z "$IS_LOCAL" ] &&
+    manager >/dev/null && { [ "$EUID" -eq 0 ] || sudo -n true 2>/dev/null; }
+}
+
 # step NAME: the recipe's steps, in their order.
 step() { STEPS+=("$1"); }
 

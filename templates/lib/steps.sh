@@ -7,7 +7,7 @@ is_in_python() { ! declare -F "apply_$1" >/dev/null; }
 facts() {
   printf '%s\0' "values=$VALUES" "home=$BOX_HOME" "setup=${SETUP_DIR-}" "only=$ONLY" "redo=$REDO" "key=$REPO_KEY" \
     "tree=$REPO_DIR" "number=$TREE_NUMBER" "main=$MAIN_DIR" "main_venv=$MAIN_VENV" "venv=$VENV" \
-    "commit=$REPO_COMMIT" "index=$INDEX" ${SETUP_DIR:+"alive=$ALIVE_RUN"} "${UV_WHEELS[@]/#/uv_wheels=}" "${STEPS[@]/#/step=}" \
+    "commit=$REPO_COMMIT" "index=$INDEX" ${SETUP_DIR:+"alive=$ALIVE_RUN"} "lock_patience=$LOCK_PATIENCE" "${STEPS[@]/#/step=}" \
     "snapshot=$REPO_SNAPSHOT" "content=$REPO_TREE" "secrets_id=$SECRETS_ID" "restart=$RESTART" \
     "resume=${RESUME-}" "overwrite=$OVERWRITE" "queue=${QUEUE-}" "nodes_id=$NODES_ID" "id=$RUN_ID" "gpus=$RUN_GPUS" \
     "variables=$RUN_VARIABLES" "command=$TRAIN_COMMAND" "session=$TRAIN_SESSION" "grace=$TRAIN_GRACE" \

@@ -6,8 +6,8 @@ import subprocess
 
 import pytest
 
+from bootstrap.onbox.python.uv_release import VERSION, WHEELS
 from bootstrap.steps.event_codes import CODES
-from bootstrap.steps.uv_release import VERSION, WHEELS
 from tests.boxes import Rig
 from tests.cli import UserRepository
 from tests.doors.static_index import static_index

@@ -13,7 +13,7 @@ from statistics import median
 from urllib.parse import urljoin
 from urllib.request import urlopen
 
-from bootstrap.steps.uv_release import WHEELS
+from bootstrap.onbox.python.uv_release import WHEELS
 from tools.bench import clock, quiet
 from tools.bench.clock import BenchError
 from tools.bench.stage import Stage, StagePlace
@@ -29,12 +29,11 @@ set -- "$@" "$(mktemp)"
 { head -n -3 /workspace/.boxstrap/setup.sh; echo '}'; } >"$4"
 . "$4"
 begin_script
-STEP=agent STEP_LOG=/dev/null STEP_CODE=/dev/null
-exec 3>/dev/null 9>/dev/null
+STEP=agent STEP_LOG=/dev/null UV=$BOX_HOME/bin/uv
 cd /tmp
 plain() { curl -fsSo wheel "$link" && sha256sum wheel >sum; }
-python3_way() { fetch_uv; }
-curl_way() (have() { [ "$1" != python3 ] && command -v "$1" >/dev/null; }; fetch_uv)
+python3_way() { fetch_uv && "$UV" --version; }
+curl_way() (python3() { return 1; }; python3_way)
 timed() {
   local began
   rm -f "$BOX_HOME/bin/uv"

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Thread
 
@@ -91,10 +91,6 @@ class Build:
             advice = f"wait for its end, or stop it: boxstrap stop --run {name}"
             raise StepError("environment-in-use", f"{self._env.folder} is in use by {name}", advice)
 
-    def _must(self, attempt: Callable[[], int]) -> None:
-        if code := self._retries.run(attempt):
-            raise StepError("", rc=code if code > 0 else 128 - code)
-
     def _begin(self) -> None:
         env, building = self._env, self._env.noted("building")
         if f"made {env.folder}" in lines_of(building):
@@ -117,7 +113,7 @@ class Build:
             os.unlink(env.noted("reused"))
 
     def _remove(self) -> None:
-        self._must(lambda: call(["rm", "-rf", "--", self._env.folder], os.environ))
+        self._retries.must(lambda: call(["rm", "-rf", "--", self._env.folder], os.environ))
 
     def _has_other_python(self) -> bool:
         env, stated = self._env, self._sources.stated
@@ -135,7 +131,7 @@ class Build:
         else:
             words = ["--quiet", "--allow-existing", "--no-project", "--python", self._find_python()]
             words += [] if values.installer == "uv" else ["--seed"]
-            self._must(lambda: self._uv.run(["venv", *words, env.folder]))
+            self._retries.must(lambda: self._uv.run(["venv", *words, env.folder]))
             Path(env.folder, ".boxstrap").touch()
 
     def _adopt(self) -> None:
@@ -149,7 +145,7 @@ class Build:
         log(f"adopted: {env.folder}")
         pip = [env.python, "-I", "-m", "pip", "--version"]
         if values.installer == "pip" and run(pip, os.environ).code:
-            self._must(lambda: self._uv.run([*into(env.folder), "--quiet", "pip"]))
+            self._retries.must(lambda: self._uv.run([*into(env.folder), "--quiet", "pip"]))
 
     def _find_python(self) -> str:
         """Return one of the box's own interpreters; uv installs one only if none fits."""
@@ -294,7 +290,7 @@ class Build:
         if self._values.installer == "pip":
             from .pip import PipInstaller  # late: few profiles name it
 
-            pip = PipInstaller(self._env, self._setup, self._must)
+            pip = PipInstaller(self._env, self._setup, self._retries.must)
             return pip.install(words, doubted=self._is_doubted, exact=is_exact and not self._is_new)
         words = [*words, *(["--exact"] if is_exact else [])]
         if self._is_doubted:
@@ -303,7 +299,7 @@ class Build:
             # uv does not see that files have changed which a build reads.
             words += [w for name in self._local_projects() for w in ("--reinstall-package", name)]
         more = self._arguments(self._env.folder)[1]
-        return self._must(lambda: self._uv.run_with_progress(words, more))
+        return self._retries.must(lambda: self._uv.run_with_progress(words, more))
 
     def _local_projects(self) -> list[str]:
         """Return the names of what was installed from folders, as uv reads them."""

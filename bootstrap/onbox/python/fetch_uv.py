@@ -137,7 +137,11 @@ def fetch() -> None:
     link = link_of(page_url, get(page_url).decode("utf-8", "replace"), name)
     if streamed(link, sha, destination):
         return
-    wheel = get(link)
+    install(get(link), name, sha, destination)
+
+
+def install(wheel: bytes, name: str, sha: str, destination: str) -> None:
+    """Verify and unpack it."""
     if hashlib.sha256(wheel).hexdigest() != sha:
         sys.exit("the SHA-256 of %s is wrong" % name)
     with zipfile.ZipFile(io.BytesIO(wheel)) as archive:

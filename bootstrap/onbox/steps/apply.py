@@ -1,4 +1,5 @@
-"""Do one step, in a process of its own, unless it is right. `onbox steps.apply STEP`
+"""Do one step, in a process of its own, unless it is right. `onbox steps.apply STEP [begun]`, if
+the setup has told already that it started.
 
 Events go to the setup's pipe, descriptor 3; but for the last one of a failure, whose code goes into
 a file beside the log.
@@ -32,7 +33,8 @@ def main() -> int:
     if why in SKIPPED:
         tell(f"skip why={why}")
         return 0
-    tell(f"start why={why}")
+    if "begun" not in sys.argv:
+        tell(f"start why={why}")
     # Whatever ends it now.
     step.spoil()
     try:

@@ -62,10 +62,9 @@ class GpuStep(BoxStep):
     @property
     def _wheel(self) -> str:
         """The file of uv for this machine, which the index has."""
-        machine = os.uname()
-        rows = (row.split("|") for row in self.setup.facts["uv_wheels"])
-        named = {row[0]: row[1] for row in rows}
-        return named.get(f"{machine.sysname}-{machine.machine}", "")
+        from ..python.uv_release import wheel_here  # late: who only looks needs none of it
+
+        return wheel_here()[0]
 
 
 def is_returned(setup: SetupFacts) -> bool:

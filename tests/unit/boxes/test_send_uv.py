@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import BoxstrapError
+from bootstrap.onbox.python.uv_release import VERSION, WHEELS
 from bootstrap.paths import cache_dir
 from bootstrap.setup import send
-from bootstrap.steps.uv_release import VERSION, WHEELS
 
 MACHINE = "Linux-aarch64"
 NAME = WHEELS[MACHINE][0]

@@ -10,12 +10,16 @@ import threading
 import time
 import zipfile
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from bootstrap.onbox import MAIN
+from bootstrap.onbox.python import bring_uv
+from bootstrap.onbox.python.bring_uv import UvWheel, find_uv
+from bootstrap.onbox.step_report import StepError
 from bootstrap.paths import shipped
 from tests.listener import QuietHandler
 
@@ -161,9 +165,9 @@ def test_on_a_box_without_python_curl_downloads_uv_and_its_checksum_is_checked_t
     threading.Thread(target=index.serve_forever, daemon=True).start()
     lib = shipped("templates") / "lib"
     script = (
-        f"set -e; for part in base uv; do . {lib}/$part.sh; done; BOX_HOME={folder.parent}\n"
-        f"INDEX=http://127.0.0.1:{index.server_port}/simple UV_VERSION=1 WHEEL={WHEEL}\n"
-        f"fetch_uv_plainly {WHEEL} {hashlib.sha256(data + other).hexdigest()}"
+        f"for part in base python; do . {lib}/$part.sh; done; UV={folder}/uv UV_VERSION=1\n"
+        f"INDEX=http://127.0.0.1:{index.server_port}/simple WHEEL={WHEEL}\n"
+        f"WHEEL_SUM={hashlib.sha256(data + other).hexdigest()}; fetch_plainly"
     )
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
     index.shutdown()
@@ -171,25 +175,41 @@ def test_on_a_box_without_python_curl_downloads_uv_and_its_checksum_is_checked_t
     there = {each.name: each.read_bytes() for each in folder.iterdir()}
     assert there.get("uv") == (None if says else PROGRAM)
     assert (done.returncode == 0) == (not says)
-    assert done.stderr.startswith(says)
-    assert ("SHA-256" in done.stderr) == (other != b"")
+    assert (done.stderr + done.stdout).startswith(says)
+    assert ("SHA-256" in done.stdout) == (other != b"")
 
 
 @pytest.mark.parametrize(
     ("version", "setting"), [("0.10.12", "UV_NATIVE_TLS"), ("0.11.0", "UV_SYSTEM_CERTS")]
 )
 def test_a_uv_found_on_the_box_is_called_with_the_certificate_option_of_its_version(
-    folder: Path, version: str, setting: str
+    folder: Path, version: str, setting: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uv = folder / "uv"
     uv.write_text(f"#!/bin/sh\necho uv {version} of a distribution\n")
     uv.chmod(0o755)
-    library = shipped("templates") / "lib/uv.sh"
-    found = subprocess.run(
-        ["bash", "-c", '. "$0" && find_uv && echo "$UV $UV_CERTS"', library],
-        env={"BOX_HOME": "/none", "HOME": "/none", "UV_OLDEST": "0.8.0", "PATH": f"{folder}:/bin"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert found.stdout == f"{uv} {setting}\n"
+    monkeypatch.setenv("HOME", "/none")
+    monkeypatch.setenv("PATH", f"{folder}:/bin")
+    assert find_uv("/none") == (str(uv), setting)
+    uv.write_text("#!/bin/sh\necho uv 0.7.99\n")
+    assert find_uv("/none") == ()
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"), [(wheel(), ""), (b"another", "uv-checksum"), (b"", "uv-unlisted")]
+)
+def test_uv_that_the_index_lacks_is_taken_from_what_is_sent_if_its_checksum_is_right(
+    folder: Path, sent: bytes, code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in {"log": b"the index has no uv-1\n", "uv.whl": sent}.items():
+        (folder / name).write_bytes(text)
+    monkeypatch.setenv("CLIENT_SENDS", "yes")
+    monkeypatch.setattr(bring_uv, "call", lambda *_: 1)
+    monkeypatch.setattr(bring_uv, "find_uv", lambda home: (home,))
+    sha256 = hashlib.sha256(b"" if code else sent).hexdigest()
+    monkeypatch.setattr(bring_uv, "wheel_here", lambda: (WHEEL, sha256))
+    monkeypatch.setattr(bring_uv, "log", (folder / "log").write_text)
+    with nullcontext() if not code else pytest.raises(StepError) as failed:
+        UvWheel(str(folder.parent), str(folder), f"{folder}/log").bring("none")
+    assert not failed or failed.value.code == code
+    assert (folder / "uv").exists() == (not code)

@@ -33,7 +33,7 @@ from bootstrap.setup.program import packed_program, program, program_files
 from bootstrap.setup.script import RECIPE_HERE
 from bootstrap.steps import shell
 from bootstrap.steps.plan import NAMES
-from bootstrap.steps.shell import bare_python, bare_shell, folded, functions, paste
+from bootstrap.steps.shell import bare_python, bare_shell, bare_tree, folded, functions, paste
 from tests.cli import User
 from tests.unit.setup.scripts import SHIPPED, TRAIN, WORK, profile, render, static_parts
 from tests.unit.setup.test_lint import shellcheck
@@ -146,22 +146,28 @@ def test_removing_comments_from_the_setup_script_keeps_a_quoted_hash_line() -> N
     )
 
 
-def without_what_nobody_reads(text: str) -> str:
-    """Return the tree of Python without docstrings and annotations of functions."""
-    tree = ast.parse(text)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
-            texts = [
-                each
-                for each in node.body
-                if isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant)
-            ]
-            node.body = [each for each in node.body if each not in texts] or [ast.Pass()]
-        if isinstance(node, ast.FunctionDef):
-            node.returns = None
-        if isinstance(node, ast.arg):
-            node.annotation = None
-    return ast.dump(tree)
+def test_python_packed_for_a_pasted_setup_has_no_types_but_those_of_a_class() -> None:
+    text = """\
+from __future__ import annotations
+from typing import Any, NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+class Row(NamedTuple):
+    \'\'\'One.\'\'\'
+    name: Any
+    def of(self, text: Sequence[str]) -> str:
+        said: str = text[0]  # first
+        count: int
+        return said
+"""
+    imports = "from __future__ import annotations\nfrom typing import Any,NamedTuple"
+    row = "class Row(NamedTuple):\n name:Any\n def of(self,text):\n  said=text[0]\n  pass"
+    assert bare_python(text) == f"{imports}\n{row}\n  return said"
+    plain = "from __future__ import annotations\nfrom typing import Any\nx: Any = 3\n"
+    assert bare_python(plain) == "x=3"
 
 
 def test_python_packed_for_a_pasted_setup_parses_to_the_same_syntax_tree() -> None:
@@ -170,7 +176,7 @@ def test_python_packed_for_a_pasted_setup_parses_to_the_same_syntax_tree() -> No
         """x = f"{a!r:>{b}} , {c if b else ' : '}" + ' - , = ' + " d ' - , " if e else {1: -1}\n"""
     )
     for text in (tricky, *own.values()):
-        assert ast.dump(ast.parse(bare_python(text))) == without_what_nobody_reads(text)
+        assert ast.dump(ast.parse(bare_python(text))) == ast.dump(bare_tree(text))
 
 
 FEW = ("DATA", "LEASE", "PREPARE", "RESULTS_TO", "CONDA", "INSTALLER", "DEPENDENCIES")

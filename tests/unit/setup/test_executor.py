@@ -32,6 +32,7 @@ from bootstrap.link import (
 )
 from bootstrap.link import query as launching
 from bootstrap.link.exchange import run_script
+from bootstrap.onbox.python.uv_release import VERSION
 from bootstrap.repo.objects import ObjectStream
 from bootstrap.setup import Reporter, executor, payload, send
 from bootstrap.setup.context import SetupContext, get_context
@@ -41,7 +42,6 @@ from bootstrap.setup.script import script_id
 from bootstrap.steps.event_codes import CODES
 from bootstrap.steps.events import Event
 from bootstrap.steps.plan import Step, steps_for
-from bootstrap.steps.uv_release import VERSION
 from tests.cli import User
 from tests.waiting import PATIENCE_S, wait_until
 
@@ -303,6 +303,9 @@ def test_a_commit_whose_sending_broke_off_is_sent_again_to_the_box(
     assert (box.folder / "homework/train.py").is_file()
 
 
+OF_UV = "mkdir -p $BOX_HOME/bin; UV=$BOX_HOME/bin/uv WHEEL=its"
+
+
 def uv_wheel(size: int) -> bytes:
     """Make a wheel with the programs `uv` and `uvx`, like the real one."""
     file = io.BytesIO()
@@ -318,7 +321,7 @@ def test_the_uv_wheel_is_sent_again_after_its_sending_broke_off(
 ) -> None:
     """The box's index does not have uv: the step waits until this machine sends it."""
     wheel = uv_wheel(150_000)
-    ready = f"mkdir -p $BOX_HOME/bin; WHEEL_SUM={hashlib.sha256(wheel).hexdigest()}"
+    ready = f"{OF_UV}; WHEEL_SUM={hashlib.sha256(wheel).hexdigest()}"
     setup = box.ask(script=f"; {ready}; await_uv || fail uv-unlisted none")
     pieces: list[int] = []
 
@@ -344,8 +347,9 @@ def test_setup_fails_and_installs_no_uv_if_the_sent_wheel_has_a_wrong_checksum(
     box: ScriptedBox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(send, "fetch_wheel", lambda machine: b"another")
+    script = f'; {OF_UV}; WHEEL_SUM=its; echo has no uv- >&2; uv_not_fetched || fail "$CODE" no'
     box.open()
-    failed = box.ask(script="; find_wheel; echo has no uv- >&2; uv_failed").begin().end()
+    failed = box.ask(script=script).begin().end()
     assert isinstance(failed.error, StepFailedError)
     assert CODES["uv-checksum"].what in failed.error.what
     assert not (box.folder / ".boxstrap/bin/uv").exists()

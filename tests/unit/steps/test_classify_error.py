@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.onbox.retries import error_rows
+from bootstrap.onbox.python import bring_uv
+from bootstrap.onbox.python.bring_uv import UvWheel
+from bootstrap.onbox.retries import Retries, error_rows
+from bootstrap.onbox.step_report import StepError
 from bootstrap.steps.event_codes import CODES, named_in
 from bootstrap.steps.shell import assignments, shell_part
 
@@ -129,10 +132,16 @@ def test_a_step_that_fails_on_a_full_disk_says_so(free: int, code: str, tmp_path
     ],
 )
 def test_the_output_of_a_failed_uv_download_decides_its_error_code(
-    code: str, said: str, tmp_path: Path
+    code: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    then = f"{shell_part('lib', 'uv')}\nUV_VERSION=0 STEP_CODE=/dev/stdout\n(uv_failed) || :"
-    assert classify(tmp_path, said, then) == code
+    """On a box without Python, and on others."""
+    then = f"{shell_part('lib', 'python')}\nCODE=; uv_not_fetched || echo ${{CODE:-command-failed}}"
+    assert classify(tmp_path, said, then) == code.replace("index-unreachable", "command-failed")
+    monkeypatch.setattr(bring_uv, "call", lambda *_: 1)
+    monkeypatch.setattr(Retries, "run", lambda _, attempt: attempt())
+    with pytest.raises(StepError) as failed:
+        UvWheel(str(tmp_path), str(tmp_path), f"{tmp_path}/log").bring("none")
+    assert failed.value.code == code
 
 
 def test_the_error_code_of_a_step_ignores_output_of_earlier_tries(tmp_path: Path) -> None:

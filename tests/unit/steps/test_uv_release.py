@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from bootstrap.steps import uv_release
+from bootstrap.onbox.python import uv_release
 from tools.uv_release import PLATFORMS
 
 

@@ -6,6 +6,8 @@ The Linux wheels are those for glibc: the static ones take a third longer. Updat
 
 from __future__ import annotations
 
+import os
+
 VERSION = "0.13.8"
 
 OLDEST = "0.8.0"  # the oldest uv on a box that is used as it is: it supports UV_TORCH_BACKEND
@@ -31,6 +33,13 @@ WHEELS: dict[str, tuple[str, str]] = {
 """`uname -s`-`uname -m` -> (file name, SHA-256)."""
 
 
+def wheel_here() -> tuple[str, str]:
+    """Return file name and SHA-256 for this machine; empty if none is known."""
+    machine = os.uname()
+    return WHEELS.get(f"{machine.sysname}-{machine.machine}", ("", ""))
+
+
 def release_rows() -> list[str]:
-    """Return the table in the script's format: machine|file|sha256."""
-    return [f"{machine}|{file}|{sha}" for machine, (file, sha) in WHEELS.items()]
+    """Return the table for a box without Python: machine|file|sha256. A Mac never is one."""
+    rows = WHEELS.items()
+    return [f"{machine}|{file}|{sha}" for machine, (file, sha) in rows if machine[:5] == "Linux"]
