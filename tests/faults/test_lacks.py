@@ -68,6 +68,20 @@ def test_setup_fetches_uv_for_the_cpu_type_of_the_box_and_fails_if_that_uv_does_
         attempt.outcome("its uv is fetched, and refused here")
 
 
+def test_setup_of_a_box_whose_python3_is_broken_takes_another_python_by_uv(
+    rent: Rent, faults: Faults
+) -> None:
+    rented = rent("vast-nouv", files={"/usr/local/bin/python3": "#!/bin/sh\nexit 1\n"})
+    rented.box.run("chmod +x /usr/local/bin/python3")
+    rented.user.repository(requirements__txt="six\n")
+    with faults.attempt("python3 is broken") as attempt:
+        done = rented.run("setup").must(0)
+        assert "step 1 loss" in done.out
+        assert done.err.count("agent      start") == 1
+        assert "nothing to do" in rented.run("setup").must(0).out
+        attempt.outcome("works")
+
+
 def test_each_setup_names_system_packages_that_it_could_not_install_without_root(
     rent: Rent, faults: Faults
 ) -> None:

@@ -64,8 +64,8 @@ class UvWheel:
 
     def _fetch(self, index: str) -> None:
         if not self._file:
-            where = f"{os.uname().sysname} {os.uname().machine}"
-            why = f"no uv is known for {where}: install it, then set up again"
+            machine = f"{os.uname().sysname} {os.uname().machine}"
+            why = f"no uv is known for {machine}: install it, then set up again"
             raise StepError("uv-missing", why)
         os.makedirs(os.path.dirname(self._uv), exist_ok=True)
         # The index is that of the box's own pip.

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 
+from ..short_program import run
+
 VERSION = "0.13.8"
 
 OLDEST = "0.8.0"  # the oldest uv on a box that is used as it is: it supports UV_TORCH_BACKEND
@@ -35,8 +37,8 @@ WHEELS: dict[str, tuple[str, str]] = {
 
 def wheel_here() -> tuple[str, str]:
     """Return file name and SHA-256 for this machine; empty if none is known."""
-    machine = os.uname()
-    return WHEELS.get(f"{machine.sysname}-{machine.machine}", ("", ""))
+    named = run(["uname", "-sm"], os.environ).output.decode("utf-8", "replace")
+    return WHEELS.get("-".join(named.split()), ("", ""))
 
 
 def release_rows() -> list[str]:
