@@ -195,7 +195,7 @@ def bare_python(text: str) -> str:
 def bare_tree(text: str) -> ast.Module:
     """Return Python without comments, docstrings, annotations except those of classes, and what is
     imported for these alone. Only for code that reads none of these."""
-    tree: ast.Module = ast.fix_missing_locations(_Bare().visit(ast.parse(text)))
+    tree: ast.Module = ast.fix_missing_locations(_WithoutTypes().visit(ast.parse(text)))
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     if any(isinstance(node, ast.AnnAssign) for node in ast.walk(tree)):
         used.add("annotations")
@@ -209,7 +209,7 @@ def bare_tree(text: str) -> ast.Module:
 _FOR_TYPES = ("__future__", "collections.abc", "typing")
 
 
-class _Bare(ast.NodeTransformer):
+class _WithoutTypes(ast.NodeTransformer):
     def visit(self, node: ast.AST) -> Any:  # noqa: ANN401 - as its base
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
             node.body = [each for each in node.body if not _is_text(each)] or [ast.Pass()]
