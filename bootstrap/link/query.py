@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import time
-from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Protocol
@@ -113,17 +112,6 @@ def _shared(name: str) -> str:
     own = shell_part("queries", name)
     library = "".join(shell_part(kind, part) for kind, part in _SHARED) + named_library(own)
     return bare_shell(called(library, f"find_home\n{own}"))
-
-
-def build_long_query(name: str, /, **values: Value) -> str:
-    """As `build_query`, for long scripts: compressed, since an SSH server need not accept a packet
-    of more than 32 KiB (RFC 4253, 6.1)."""
-    own = bare_shell(shell_part("queries", name))
-    text = assignments({"workdir": "", **values}) + _shared(name) + own
-    import gzip  # late: most fit unpacked
-
-    packed = b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
-    return f'eval "$(echo {packed} | base64 -d | gzip -dc)"\n'
 
 
 _STORE = 'read_program && store_program "$1"'

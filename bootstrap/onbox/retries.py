@@ -71,10 +71,10 @@ _PROXIES = ("https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY", "all_proxy
 
 
 class Retries:
-    """Those of one step, whose programs print into its log."""
+    """Those of one step, whose programs print into its log. `told` gets its events."""
 
-    def __init__(self, step_log: str) -> None:
-        self._log = step_log
+    def __init__(self, step_log: str, told: Callable[[str], None] = tell) -> None:
+        self._log, self._tell = step_log, told
 
     def run(self, attempt: Callable[[], int]) -> int:
         """Return the exit code of a program, which is run again after 2 seconds, then every 8: a
@@ -85,7 +85,7 @@ class Retries:
             code = attempt()
             if not code or time.monotonic() >= until or not (why := self.network_error()):
                 return code
-            tell(f"wait code={why}")
+            self._tell(f"wait code={why}")
             log(f"{_TRYING_AGAIN} {pause} s")
             time.sleep(pause)
             pause = 8

@@ -22,12 +22,11 @@ from urllib.parse import quote
 
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import BoxLacksError, BoxstrapError, StepFailedError, UsageError
-from bootstrap.link.exchange import BASH, answer_rows, stream_script
-from bootstrap.link.query import build_long_query
+from bootstrap.link.exchange import answer_rows, stream_script
+from bootstrap.link.query import ask
 from bootstrap.link.target import BoxOptions
 from bootstrap.link.tunnel import Forward, Tunnel, forwards, hold, host_of, is_free, parse_forward
 from bootstrap.link.wire import PIECE, Wire
-from bootstrap.onbox.retries import error_rows
 from bootstrap.runs.remote_command import RemoteProject, project_of
 from bootstrap.ui.screen import Screen
 from bootstrap.value import Document, document
@@ -165,57 +164,45 @@ def start_server(  # noqa: PLR0913 - each has its own name where it is called
     # Notebooks from elsewhere name their kernel `python3`.
     code = _KERNEL.format(folder=f"{place}/kernel")
     names = (posixpath.basename(path) for path in (project.folder, project.venv))
-    query = build_long_query(
-        "server",
-        want="start",
-        workdir=posixpath.dirname(home),
-        kind=kind.name,
-        package=kind.package,
-        place=place,
-        folder=project.folder,
-        venv=project.venv,
-        says=kind.says,
-        words=["-c", kind.program, secret, *kind.words, *own],
-        settings=[f"{name}={value.format(place=place)}" for name, value in kind.settings.items()],
-        kernel=json.dumps(
-            {
-                "argv": [project.python, "-c", code, "-f", "{connection_file}"],
-                "display_name": "{} ({})".format(*names),
-                "language": "python",
-            }
-        ),
-        logdir=posixpath.join(project.folder, logdir) if logdir else "",
-        ERRORS=error_rows(),
-    )
+    kernel = {
+        "argv": [project.python, "-c", code, "-f", "{connection_file}"],
+        "display_name": "{} ({})".format(*names),
+        "language": "python",
+    }
+    asked = {
+        **{"want": "start", "kind": kind.name, "package": kind.package, "says": kind.says},
+        **{"place": place, "folder": project.folder, "venv": project.venv, "kernel": kernel},
+        "words": ["-c", kind.program, secret, *kind.words, *own],
+        "settings": [
+            f"{name}={value.format(place=place)}" for name, value in kind.settings.items()
+        ],
+        "logdir": posixpath.join(project.folder, logdir) if logdir else "",
+    }
     said: dict[str, list[str]] = {}
-    for word, value in _said(wire, query):
+    for word, value in _said(wire, home, asked):
         said.setdefault(word, []).append(value)
         if word == "doing":
             doing(value)
-    if "failed" in said:
-        raise _failure(kind, said["failed"][0], said.get("log", []), wire.label)
+    if "failed" in said or not said:
+        # Without the program of this version there is no answer.
+        code = "".join(said.get("failed", ["uv-missing"])[:1])
+        raise _failure(kind, code, said.get("log", []), wire.label)
     return _server(kind, "".join(said.get("server", [])[:1]), "found" in said, wire.label)
 
 
 def stop_server(wire: Wire, kind: ServerKind, *, home: str, project: RemoteProject) -> bool:
     """Stop it; False if none was running. Raises LinkLost."""
-    query = build_long_query(
-        "server",
-        want="stop",
-        workdir=posixpath.dirname(home),
-        kind=kind.name,
-        place=_place(home, project, kind),
-    )
-    return any(word == "stopped" for word, _ in _said(wire, query))
+    asked = {"want": "stop", "kind": kind.name, "place": _place(home, project, kind)}
+    return any(word == "stopped" for word, _ in _said(wire, home, asked))
 
 
 def _place(home: str, project: RemoteProject, kind: ServerKind) -> str:
     return f"{home}/servers/{posixpath.basename(project.folder)}-{kind.name}"
 
 
-def _said(wire: Wire, query: str) -> Iterator[tuple[str, str]]:
+def _said(wire: Wire, home: str, asked: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     """Yield the rows of the box's answer as they arrive. Raises LinkLost, NoAnswer."""
-    stream = stream_script(wire, query, BASH)
+    stream = stream_script(wire, ask("server", asked, workdir=posixpath.dirname(home)))
     rest, size = b"", 0
     try:
         stream.close_write()

@@ -66,6 +66,14 @@ class Uv:
         done = run([self._path, *words, "--dry-run"], self._variables(more))
         return done.code, (done.output + done.errors).decode("utf-8", "replace")
 
+    def freeze(self, python: str) -> str:
+        """Return what is installed beside this Python, a requirement a line. Raises StepError."""
+        words = ["pip", "list", "--format", "freeze", "--python", python]
+        done = run([self._path, *words], self._variables(None))
+        if done.code:
+            raise StepError("install", done.errors.decode("utf-8", "replace"))
+        return os.fsdecode(done.output)
+
     def run(
         self,
         words: Sequence[str],
