@@ -163,10 +163,15 @@ class TrainingFailedError(BoxstrapError):
 class NoOfferError(BoxstrapError):
     """Nothing could be rented: no offer fits, or the provider refused."""
 
-    is_final: bool = False
-    """Whether no other offer may be tried."""
     may_pass: bool | None = False
     """Whether the same offer may be had later; None: nobody knows."""
+
+    def __init__(
+        self, what: str, *, where: str = "", hint: str = "", is_final: bool = False
+    ) -> None:
+        """`is_final`: whether no other offer may be tried."""
+        super().__init__(what, where=where, hint=hint)
+        self.is_final = is_final
 
 
 class CommandFailedError(BoxstrapError):

@@ -1,7 +1,5 @@
 """The box's alias in the user's ssh config, updated at the end of a setup.
 
-`boxstrap ssh-config`: write, list or remove the entries.
-
 If this Linux runs inside Windows (WSL), they are also written into Windows' own ssh config: VS Code
 is a Windows program there and calls Windows' ssh, which reads `.ssh/config` in Windows' home and
 can't use keys or files of this Linux. The pinned host keys go there too; private keys are never

@@ -1,9 +1,7 @@
 """A run as the box reports it: one training command, its state, and why it failed.
 
-The state is decided on the box, only by `onbox/run_folder.py`. With it comes the progress of
-a box that uploads the run's results to a bucket (`onbox/bucket/upload_results.py`).
-
-Runs of a box are selected here: those of the current repository, unless more is asked for.
+The state is decided on the box, only by `onbox/run_folder.py`. Runs of a box are selected here:
+those of the current repository, unless more is asked for.
 """
 
 from __future__ import annotations

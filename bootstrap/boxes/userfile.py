@@ -1,9 +1,5 @@
-"""A file that belongs to the user, such as the ssh config: read it, and replace it atomically.
-
-A file that can't be changed safely is left alone, with a reason.
-
-Which ssh config is used, and where our entries are.
-"""
+"""A file that belongs to the user, such as the ssh config: read it, and replace it atomically. One
+that can't be changed safely is left alone, with a reason."""
 
 from __future__ import annotations
 

@@ -1,6 +1,2 @@
-"""Several boxes at a time: which ones are meant, and a command on all of them.
-
-In `hosts` and `fan_out`; what is shown in `screens`.
-
-Nothing central has to live: each box has its own queue, and this machine may leave.
-"""
+"""Several boxes at a time: which ones are meant, and a command on all of them. Nothing central has
+to live: each box has its own queue, and this machine may leave."""

@@ -27,10 +27,10 @@ from bootstrap.fleet.fan_out import fan_out
 from bootstrap.link.record import all_boxes, ended_boxes
 from bootstrap.link.registry import box_by_name
 from bootstrap.link.target import BoxOptions
-from bootstrap.paths import expanded, refuse_to_leave, write_private
+from bootstrap.paths import refuse_to_leave, write_private
 from bootstrap.repo.place import repository_root
 from bootstrap.runs.known_runs import list_runs
-from bootstrap.runs.page import check_place, fill
+from bootstrap.runs.page import fill, named_page
 from bootstrap.runs.report import metric_is_less
 from bootstrap.sizes import dollars, duration, spent
 from bootstrap.ui.layout import aligned
@@ -182,9 +182,7 @@ def compare_runs(  # noqa: PLR0913, PLR0917 - as it was typed
     A name is RUN or BOX/RUN. Without boxes it is looked up in what is known here of this
     repository's runs. Raises UsageError if a name fits none, or several.
     """
-    given = expanded(out) if out else None
-    if given:
-        check_place(given, "--out")
+    given = named_page(out, "--out")
     wanted = {host: [*names] for host in hosts} or _boxes_of(options, names)
     there = [box for box in wanted if hosts or box_by_name(box)]
     outcomes = fan_out(there, lambda box: _ask(options, box, wanted[box]))
@@ -261,11 +259,7 @@ def _ask(options: BoxOptions, host: str, names: Sequence[str]) -> list[ComparedR
             newest = (next((run for run in own if _is_called(run, box.name, name)), None)
                       for name in names)  # fmt: skip
             meant = [run for run in newest if run]
-        return [
-            compared_run(box.name, run, ask_history(box, run).curves if run.begun else (),
-                         box.state.time, box.known.price)
-            for run in dict.fromkeys(meant)
-        ]  # fmt: skip
+        return [run_there(box, run) for run in dict.fromkeys(meant)]
 
 
 def _at_home(options: BoxOptions, host: str, names: Sequence[str]) -> list[ComparedRun]:
@@ -277,15 +271,20 @@ def _at_home(options: BoxOptions, host: str, names: Sequence[str]) -> list[Compa
     return [run_at_home(one) for one in chosen if one]
 
 
+def run_there(box: BoxLogin, run: Run) -> ComparedRun:
+    curves = ask_history(box, run).curves if run.begun else ()
+    return _compared(box.name, run, curves, box.state.time, box.known.price)
+
+
 def run_at_home(one: RunAtHome) -> ComparedRun:
     """Return what is here of a run: its curves if it came home, or what its box told last."""
     prices = {box.name: box.price for box in (*ended_boxes(), *all_boxes())}
     history = one.history() if one.place else None
     curves = history.curves if history else ()
-    return compared_run(one.box, one.run, curves, one.box_time, prices.get(one.box, 0.0))
+    return _compared(one.box, one.run, curves, one.box_time, prices.get(one.box, 0.0))
 
 
-def compared_run(
+def _compared(
     box: str, run: Run, curves: Sequence[MetricCurve], now: int, price: float
 ) -> ComparedRun:
     """Return a run as it is compared; `now` is on its box's clock, `price` in dollars an hour."""

@@ -9,14 +9,13 @@ from dataclasses import replace
 from bootstrap.boxes.at_home import RunAtHome, all_kept, seen_on
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.boxes.run import Run
-from bootstrap.boxes.run_history import ask_history
 from bootstrap.errors import UsageError
 from bootstrap.fleet.comparison import (
     ComparedRun,
     Comparison,
     compare_by,
-    compared_run,
     run_at_home,
+    run_there,
     usual_place,
     write_comparison,
 )
@@ -25,7 +24,7 @@ from bootstrap.fleet.sweep import Ledger, Sweep, ledger_file, load_ledger, read_
 from bootstrap.link.record import all_boxes, ended_boxes
 from bootstrap.link.target import BoxOptions
 from bootstrap.paths import expanded
-from bootstrap.runs.page import check_place
+from bootstrap.runs.page import named_page
 from bootstrap.ui.screen import Reporter, Screen
 
 
@@ -33,9 +32,7 @@ def report_sweep(
     options: BoxOptions, screen: Screen, text: str, metric: str | None, out: str | None
 ) -> None:
     """Write page, CSV and JSON lines of a sweep, by its file or its name. Raises UsageError."""
-    given = expanded(out) if out else None
-    if given:
-        check_place(given, "--out")
+    given = named_page(out, "--out")
     sweep, ledger = find_sweep(options, text)
     results = _results(options, sweep, ledger, screen)
     chosen, least = compare_by(metric, results, sweep.metric, least=sweep.least)
@@ -106,11 +103,7 @@ def _ask(options: BoxOptions, sweep: Sweep) -> list[tuple[str, ComparedRun]]:
                 before = last.get(key)
                 done = before and before.state == "finished" and not before.failed
                 last[key] = before if done and before else run
-        return [
-            (key, compared_run(box.name, run, ask_history(box, run).curves if run.begun else (),
-                               box.state.time, box.known.price))
-            for key, run in last.items()
-        ]  # fmt: skip
+        return [(key, run_there(box, run)) for key, run in last.items()]
 
 
 def _at_home(sweep: Sweep, boxes: set[str]) -> list[tuple[str, ComparedRun]]:

@@ -1,10 +1,9 @@
 """The box's host key: pinned at first contact, refused when it changed.
 
-Each box has its own known_hosts file, which boxstrap and OpenSSH both read (no
-hashed names, no markers; one line for the address and one for the alias). A new
-pin is saved only after the login succeeded, together with the box's record
-(docs/adr/0004). The user's own known_hosts counts too: if it agrees, the key is
-pinned silently; if it contradicts, the key is refused.
+Each box has its own known_hosts file, which boxstrap and OpenSSH both read (no hashed names, no
+markers; one line for the address and one for the alias). A new pin is saved only after the login
+succeeded, together with the box's record (docs/adr/0004). The user's own known_hosts counts too: if
+it agrees, the key is pinned silently; if it contradicts, the key is refused.
 """
 
 from __future__ import annotations

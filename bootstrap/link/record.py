@@ -7,7 +7,6 @@ The two files of a new box are created together: if one is missing or unreadable
 can't be checked any more, and the box is refused (docs/adr/0004). Missing fields get their
 defaults, and keys that a newer program added are kept (docs/adr/0027).
 Records of boxes that were given back are kept apart, with their receipts and what they cost.
-OpenSSH's known_hosts files (sshd(8)): which keys they list for a host.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Which box a host means, or a command without one: known boxes, and where they are reached.
 
-Rented addresses are reused, so several boxes may have one address: the newest
-is meant, and `--new-box` makes another. Without a host only boxes of the current
-repository are meant (docs/adr/0021). Hosts given by an account's id (`provider:id`): where they
-are reached now.
+Rented addresses are reused, so several boxes may have one address: the newest is meant, and
+`--new-box` makes another. Without a host only boxes of the current repository are meant
+(docs/adr/0021). Hosts given by an account's id (`provider:id`): where they are reached now.
 """
 
 from __future__ import annotations

@@ -190,9 +190,8 @@ def read_profile(
 ) -> LoadedProfile:
     """Load the profile of that name or path, with `sets` (`key.sub=value`) on top.
 
-    None means the `boxstrap.yaml` of the repository at `repo_root`. If there is
-    none, the result has only defaults and `sets`; `for_provider` completes it
-    once the box's provider is known.
+    None means the `boxstrap.yaml` of the repository at `repo_root`. If there is none, the result
+    has only defaults and `sets`; `for_provider` completes it once the box's provider is known.
     Raises ProfileError; its text names every problem with file, line and key.
     """
     if name_or_path is not None:

@@ -83,8 +83,12 @@ class RefusedError(UnreachableError):
     """The API refused a change: nothing was done, unless `answer` says otherwise."""
 
     status: int = 0
-    code: str = ""  # the API's own word for the reason, or ours
     answer: Mapping[str, Any] = {}
+
+    def __init__(self, what: str, *, where: str = "", code: str = "", hint: str = "") -> None:
+        """`code`: the API's own word for the reason, or ours."""
+        super().__init__(what, where=where, hint=hint)
+        self.code = code
 
 
 class Refusal(NamedTuple):
@@ -369,12 +373,10 @@ class Api:
         )
 
     def _refused(self, status: int, answer: object) -> RefusedError:
-        error = RefusedError(
-            self._bare(f"it refuses ({status}){_why(answer)}."), where=self.provider
-        )
+        said = self._bare(f"it refuses ({status}){_why(answer)}.")
+        error = RefusedError(said, where=self.provider, code=_code(answer))
         error.status = status
         error.answer = answer if isinstance(answer, dict) else {}
-        error.code = _code(answer)
         return error
 
     def _undecided(self, what: str) -> UndecidedError:

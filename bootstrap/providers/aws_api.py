@@ -226,8 +226,8 @@ class AwsApi:
         is_broken = status >= 500 and code not in _THROTTLED and not code.startswith(_NO_ROOM)
         if is_odd or is_broken:
             return api.undecided(self._provider, f"it answers {status}, {told}")
-        refused = api.RefusedError(f"it refuses: {told}", where=self._provider)
-        refused.status, refused.code = status, code
+        refused = api.RefusedError(f"it refuses: {told}", where=self._provider, code=code)
+        refused.status = status
         return refused
 
     def _failed(self, what: str) -> UnreachableError:

@@ -369,9 +369,7 @@ class Azure(CloudAccount):
         if made.state == "Succeeded":
             return None
         code, said = reason_of(made.error)
-        refused = api.RefusedError(f"it refuses: {code}: {said}", where=self.name)
-        refused.code = code
-        return refused
+        return api.RefusedError(f"it refuses: {code}: {said}", where=self.name, code=code)
 
     def _clear_group(self, subscription: str, mark: str) -> None:
         """Delete the group of a rental that failed, and wait until its machine is gone: it counts

@@ -173,8 +173,9 @@ class CloudAccount(ABC):
             known = next(found, api.Refusal(is_final=False, may_pass=None))
             left = self._left() if known.is_final else ""
             why = f" {known.means}{left}." if known.means else ""
-            error = NoOfferError(f"{refused.what}{why}", where=self.name)
-            error.is_final, error.may_pass = known.is_final, known.may_pass
+            said = f"{refused.what}{why}"
+            error = NoOfferError(said, where=self.name, is_final=known.is_final)
+            error.may_pass = known.may_pass
             raise error from None
 
     def _left(self) -> str:

@@ -309,13 +309,12 @@ class Ec2(CloudAccount):
         wanted = ec2_market.aws_filters({"availability-zone": [zone], "default-for-az": ["true"]})
         found = self._aws.ask("describe_subnets", region, Filters=wanted)["Subnets"]
         if not found:
-            refused = api.RefusedError(
+            raise api.RefusedError(
                 f"your account has no default subnet in {zone}: aws ec2 create-default-subnet "
                 f"--availability-zone {zone}.",
                 where=self.name,
+                code=_NO_SUBNET,
             )
-            refused.code = _NO_SUBNET
-            raise refused
         return found[0]  # type: ignore[no-any-return]
 
     def _group(self, vpc: str, region: str, network: str) -> str:

@@ -152,9 +152,8 @@ class GoogleOperation(api.CamelModel):
             return None
         first = next(iter(self.error.errors), _ErrorOfOperation())
         said = first.message or self.http_error_message or "no reason given"
-        refused = api.RefusedError(f"it refuses: {first.code}: {said[:300]}", where=provider)
-        refused.code = _exact(first.code, said)
-        return refused
+        told = f"it refuses: {first.code}: {said[:300]}"
+        return api.RefusedError(told, where=provider, code=_exact(first.code, said))
 
 
 class GoogleApi(api.TokenApi):

@@ -363,15 +363,14 @@ class GoogleCloud(CloudAccount):
         except api.RefusedError as error:
             if error.code == _MADE_BEFORE:
                 return
-            refused = NoOfferError(
+            raise NoOfferError(
                 f"the network default has no firewall rule for {use}, and none could be made: "
                 f"{error.what}",
                 where=self.name,
                 hint=f"Let somebody make it who may: gcloud compute firewall-rules create {name} "
                 f"--network default {options}",
-            )
-            refused.is_final = True
-            raise refused from None
+                is_final=True,
+            ) from None
 
     def destroy(self, box_id: str) -> None:
         """As `CloudAccount.destroy`: with its disk."""

@@ -215,9 +215,8 @@ class RunPod(CloudAccount):
         except api.UndecidedError as error:
             if _NONE_LEFT not in error.what.lower():
                 raise
-            refused = api.RefusedError(f"it has none left: {error.what}", where=self.name)
-            refused.code = api.TAKEN
-            raise refused from None
+            said = f"it has none left: {error.what}"
+            raise api.RefusedError(said, where=self.name, code=api.TAKEN) from None
 
     def _first_pod(self, cluster: str) -> str:
         """Return the id of one of its pods. Raises UndecidedError while it has none: like a box

@@ -336,9 +336,7 @@ class Vast(CloudAccount):
             raise
         if not made.success:
             self._end_failed_bid(made.new_contract)
-            refused = api.RefusedError("its bid failed.", where=self.name)
-            refused.code = api.TAKEN
-            raise refused
+            raise api.RefusedError("its bid failed.", where=self.name, code=api.TAKEN)
         if made.new_contract is None:
             raise api.UndecidedError(
                 "it says that it rented a box, but not which.", where=self.name

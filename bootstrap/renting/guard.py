@@ -37,7 +37,7 @@ from bootstrap.renting.teardown import (
     secure,
     teardown_lock,
 )
-from bootstrap.repo.local import known_folder
+from bootstrap.repo.local import known_place
 from bootstrap.runs.run_end import end_runs
 from bootstrap.sizes import dollars, duration
 from bootstrap.ui.screen import Screen
@@ -377,10 +377,8 @@ def _ended(box: KnownBox, one: GuardedBox, screen: Screen, once: Once) -> Guarde
 
 def _bring_home(box: KnownBox, screen: Screen) -> tuple[list[Loss], bool]:
     """End its runs and fetch what can be; return what is still unsafe, and whether it was seen."""
-    folders = [known_folder(each.key, each.root) for each in box.repositories]
-    places: list[Path | None] = [
-        each.parent if each.name == ".git" else each for each in folders if each
-    ]
+    known = (known_place(each.key, each.root) for each in box.repositories)
+    places: list[Path | None] = [*filter(None, known)]
     lost = list[Loss]()
     try:
         for place in places or [None]:  # each gets its own; what is left then is of all of them

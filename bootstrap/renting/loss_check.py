@@ -15,7 +15,7 @@ from bootstrap.boxes.receipt import check_receipt, receipt_file
 from bootstrap.boxes.run import Run, qualified, repository_names
 from bootstrap.boxes.trees import BoxContent, BoxWork, UnsentContent, also_commands
 from bootstrap.errors import BoxstrapError, BusyError, NotSafeError, UsageError
-from bootstrap.repo.local import LocalRepository, known_folder, read_repository
+from bootstrap.repo.local import LocalRepository, known_place, read_repository
 from bootstrap.repo.names import shown
 from bootstrap.runs.bring_home import bring_home
 from bootstrap.runs.pull import PullOptions, pull_run, results_of_profile
@@ -149,10 +149,8 @@ class BoxTrees:
         try:
             if tree.repo_key == self._box.own:
                 return read_repository(self._box.options.place)
-            folder = known_folder(tree.repo_key, tree.root)
-            if folder is None:
-                return None
-            return read_repository(folder.parent if folder.name == ".git" else folder)
+            place = known_place(tree.repo_key, tree.root)
+            return read_repository(place) if place else None
         except UsageError:
             return None
 

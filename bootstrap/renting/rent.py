@@ -97,14 +97,13 @@ def _all_refused(which: str, refusals: Sequence[NoOfferError]) -> NoOfferError:
 
 def _perhaps_kept_out(box: Rental, account: CloudAccount) -> NoOfferError:
     """Return the error for a box that ran unheard: another one would most likely be the same."""
-    error = NoOfferError(
+    return NoOfferError(
         f"{box.host} ran, and nothing answered at its address; it was given back, and no other one "
         f"is rented. {account.title} lets in ssh from {account.lets_in} alone.",
         hint="If your ssh leaves by another address than https does (a VPN, a proxy, a second "
         "line), name the range that it comes from, as in: export BOXSTRAP_LET_IN=198.51.100.0/24",
+        is_final=True,
     )
-    error.is_final = True
-    return error
 
 
 class Renter:
@@ -470,10 +469,9 @@ class Renter:
     def _none_good(self) -> NoOfferError:
         told = "\n".join(f"  {each}" for each in self._failed)
         limit = f", of {dollars(self._limit)} at the most" if self._limit else ""
-        error = NoOfferError(
+        return NoOfferError(
             f"none of the rented boxes is usable, and all were given back:\n{told}",
             hint=f"That cost about {dollars(self._spent)}{limit}. Run the same command again, ask "
             "for something else in the profile, or allow more: --limit",
+            is_final=True,  # money is spent on each: that is not waited for
         )
-        error.is_final = True  # money is spent on each: that is not waited for
-        return error

@@ -87,9 +87,7 @@ def account_for(box: Rental, accounts: Mapping[str, CloudAccount]) -> CloudAccou
 
 def _unknown(what: str, where: str, hint: str) -> NoOfferError:
     """Return a final error, since taking another offer might rent a second box."""
-    error = NoOfferError(what, where=where, hint=hint)
-    error.is_final = True
-    return error
+    return NoOfferError(what, where=where, hint=hint, is_final=True)
 
 
 def find_live_rental(

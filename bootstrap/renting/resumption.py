@@ -39,7 +39,7 @@ from bootstrap.renting.ownership import account_of, rented_host
 from bootstrap.renting.rental import Rental
 from bootstrap.renting.teardown import teardown_lock
 from bootstrap.renting.up import UpOptions, rent_and
-from bootstrap.repo.local import known_folder
+from bootstrap.repo.local import known_place
 from bootstrap.runs.known_runs import list_runs
 from bootstrap.sanitize import sanitize
 from bootstrap.setup.new_run import StartedRun
@@ -196,11 +196,10 @@ def _taken_away(box: KnownBox, screen: Screen) -> tuple[SetupRequest, RunAtHome]
         return None
     if any(one.resumes == before.id for one in [*all_boxes(), *ended_boxes()]):
         return None
-    ours = (known_folder(each.key, each.root) for each in box.repositories if each.used)
-    folder = next((found for found in ours if found), None)
-    if folder is None:
+    ours = (known_place(each.key, each.root) for each in box.repositories if each.used)
+    place = next(filter(None, ours), None)
+    if place is None:
         return None
-    place = folder.parent if folder.name == ".git" else folder
     identity = box.route.identity or None
     setup = SetupRequest(repo=place, identity=identity)
     profile = load_profile(setup).profile

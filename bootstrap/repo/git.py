@@ -1,15 +1,11 @@
 """The only module that runs git on this machine.
 
-git is given the repository to read, and never searches for one. It sees only the user's
-own configuration and what `IsolatedGitDir` lets through of a repository's. So it runs no hook,
-filter, monitor or helper that a repository names, and reading a repository connects to
-nothing: an object that isn't local is missing. git does no maintenance, shows no prompt
-and takes no optional lock; its messages are in English, since some are recognised.
-
-A repository's configuration names programs: hooks, filters, monitors, ssh commands, helpers,
-a remote from which a missing object is fetched, and whatever later versions of git add. So git
-never sees it. It sees a temporary folder (`IsolatedGitDir`): links to the objects, refs and
-index, no hooks, and a configuration that has only the settings listed here, which name no program.
+git is given the repository to read, and never searches for one. Of a repository's configuration,
+which names programs (hooks, filters, monitors, ssh commands, helpers, a remote from which a missing
+object is fetched, and whatever later versions add), it sees nothing: it sees a temporary folder
+(`IsolatedGitDir`) with links to objects, refs and index, and the few settings listed here. So
+reading a repository runs none of its programs and connects to nothing. git does no maintenance,
+shows no prompt and takes no optional lock; its messages are in English: some are recognised.
 """
 
 from __future__ import annotations

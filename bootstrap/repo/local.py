@@ -405,6 +405,12 @@ def known_folder(id_: str, root: str) -> Path | None:
     return Path(found[0].git_dir) if len(found) == 1 else None
 
 
+def known_place(id_: str, root: str) -> Path | None:
+    """Return where a known repository stands: around its git folder, if that is in it."""
+    folder = known_folder(id_, root)
+    return folder.parent if folder and folder.name == ".git" else folder
+
+
 def has_commit(folders: git.Folders, commit: str) -> bool:
     with contextlib.suppress(git.GitError):
         git.run_git(folders, "cat-file", "-e", f"{commit}^{{commit}}")

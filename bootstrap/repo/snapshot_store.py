@@ -12,9 +12,8 @@
 
 It can be made again at any time, and is if anything in it is damaged.
 
-How the files of a snapshot differ from its commit. boxstrap runs no filter (such as git-crypt's),
-so git compares a filtered file on disk with the committed bytes and calls it modified. But git's
-index has the size and times of the file that git wrote: unchanged since then, it is no change.
+boxstrap runs no filter (such as git-crypt's), so git calls a filtered file on disk modified. But
+git's index has the size and times of the file that git wrote: unchanged since, it is no change.
 """
 
 from __future__ import annotations

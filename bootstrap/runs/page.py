@@ -18,7 +18,7 @@ import jinja2
 from bootstrap import __version__
 from bootstrap.boxes.verdict import Verdict, gpus_named
 from bootstrap.errors import UsageError
-from bootstrap.paths import shipped, write_users_file
+from bootstrap.paths import expanded, shipped, write_users_file
 from bootstrap.ui.layout import aligned, cut
 
 
@@ -35,14 +35,16 @@ def fill(template: str, redact: Callable[[str], str] = str, /, **values: object)
     return environment.get_template(template).render(**values)
 
 
-def check_place(file: Path, option: str) -> None:
-    """Raise UsageError if no page can be written to `file`, which `option` named."""
-    if file.is_dir() or not file.parent.is_dir():
+def named_page(named: str | None, option: str) -> Path | None:
+    """Return the file that `option` names. Raises UsageError if no page can be written there."""
+    file = expanded(named) if named else None
+    if file and (file.is_dir() or not file.parent.is_dir()):
         raise UsageError(
             f"{option}: {file} can't be written: "
             + ("it is a folder" if file.is_dir() else f"there is no folder {file.parent}"),
             hint=f"Name a file in a folder that is there, as in {option} page.html",
         )
+    return file
 
 
 def write_page(file: Path, text: str, option: str) -> None:

@@ -24,10 +24,10 @@ from bootstrap.link.record import KnownBox, all_boxes, ended_boxes
 from bootstrap.link.target import BoxOptions
 from bootstrap.onbox.metrics import WORDS
 from bootstrap.onbox.run_folder import END_BYTES
-from bootstrap.paths import expanded, write_private
+from bootstrap.paths import write_private
 from bootstrap.providers.estimate import spending
 from bootstrap.runs.known_runs import as_of, box_or_home
-from bootstrap.runs.page import check_place, fill, verdict_end, write_page
+from bootstrap.runs.page import fill, named_page, verdict_end, write_page
 from bootstrap.sanitize import one_line
 from bootstrap.sizes import duration, grouped_number, size
 from bootstrap.steps.plan import NAMES
@@ -43,9 +43,7 @@ _MOST_RESULTS = 1000
 
 def make_report(options: BoxOptions, screen: Screen, name: str | None, out: str | None) -> None:
     """Write a run's page, by default next to its results. Raises UsageError, UnreachableError."""
-    given = expanded(out) if out else None
-    if given:
-        check_place(given, "--out")
+    given = named_page(out, "--out")
     found = box_or_home(options, screen, [name] if name else [], with_details=True)
     if isinstance(found, list):
         _report_kept(options, screen, found[0], given)

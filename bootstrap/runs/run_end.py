@@ -356,9 +356,8 @@ def stop_run(
     """Stop one run and wait for its end. It is no error if nothing is running.
 
     With `every`, stop all runs that are live or wait for their turn; with `setup`, the setup at
-    work instead.
-    Raises UsageError, also where several runs are alive and none is named; StepFailedError with
-    the list of processes that could not be ended.
+    work instead. Raises UsageError, also where several runs are alive and none is named;
+    StepFailedError with the list of processes that could not be ended.
     """
     if setup and (run or every):
         raise UsageError("a run or the setup: not both.")

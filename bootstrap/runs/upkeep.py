@@ -1,9 +1,5 @@
-"""What a box holds beside its runs: a lease, the secrets it was given, trees that it no longer
-needs.
-
-The lease is shown, extended or released, and told which results are safe. The secrets of a profile
-and of boxes: name, source, and which boxes hold each. `clean` removes what a box can do without.
-"""
+"""What a box holds beside its runs: a lease, the secrets it was given, and what it can do without,
+as trees that no run needs any more."""
 
 from __future__ import annotations
 

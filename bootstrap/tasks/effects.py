@@ -2,9 +2,8 @@
 
 A command reads, changes, costs money, or destroys; an option or its value may make it worse.
 
-The skill tells a coding agent how to use boxstrap: a shipped text, with these tables. Agents look
-for it in folders of the user's home and of a repository: Claude Code and Cursor in
-`.claude/skills`, Codex, Gemini CLI and Cursor in `.agents/skills`.
+The skill tells a coding agent how to use boxstrap: a shipped text, with these tables. Claude Code
+and Cursor look for it in `.claude/skills`, Codex, Gemini CLI and Cursor in `.agents/skills`.
 """
 
 from __future__ import annotations

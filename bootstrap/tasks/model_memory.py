@@ -35,9 +35,8 @@ _WEIGHT_AND_GRADIENT = 8
 """Bytes for each trained parameter: bf16 weight 2, gradient 2, main weight 4; in fp32 4 and 4."""
 _PURE_WEIGHT_AND_GRADIENT = 4
 _QUANTISED = 0.56
-_LOGIT = {"bf16": 12, "fp32": 12}
-"""Bytes for each logit: in the model's precision, as fp32 for the loss, and the gradients of both.
-"""
+_LOGIT = 12
+"""Bytes for each logit: in the model's precision, as fp32 for the loss, and both gradients."""
 
 Method = Literal["full", "lora", "qlora"]
 Precision = Literal["bf16", "fp32"]
@@ -143,13 +142,11 @@ def memory_of(model: Model, training: Training) -> Memory:
     a_state = _STATE[training.optimizer] + _WEIGHT_AND_GRADIENT
     if is_pure:
         a_state = _PURE_STATE[training.optimizer] + _PURE_WEIGHT_AND_GRADIENT
-    if training.method == "full":
-        weights, trained = a_weight * model.parameters, (a_state - a_weight) * model.parameters
-    else:
-        weights = a_weight * model.parameters
-        if training.method == "qlora":
-            linear = model.parameters - model.embedding
-            weights = _QUANTISED * linear + a_weight * model.embedding
+    weights, trained = a_weight * model.parameters, (a_state - a_weight) * model.parameters
+    if training.method == "qlora":
+        linear = model.parameters - model.embedding
+        weights = _QUANTISED * linear + a_weight * model.embedding
+    if training.method != "full":
         a_layer = 4 * 2 * model.hidden + 3 * model.experts * (model.hidden + model.intermediate)
         trained = a_state * float(training.rank * a_layer * model.layers)
     return Memory(weights, trained, _activations(model, training))
@@ -165,7 +162,7 @@ def _activations(model: Model, training: Training) -> float:
     else:
         kept = a_layer * model.layers * double
     logits = 0 if training.fused_loss else tokens * model.vocabulary
-    return kept + logits * _LOGIT[training.precision]
+    return kept + logits * _LOGIT
 
 
 def find_model(text: str) -> Model:

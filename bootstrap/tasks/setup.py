@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from bootstrap.errors import ReturnBoxError, UsageError, WhichBoxError
-from bootstrap.paths import expanded, shipped, state_dir
+from bootstrap.paths import shipped, state_dir
 from bootstrap.tasks.command import BOXES, EVENTS, HOST, JSON, Call, command
 from bootstrap.tasks.options import COMMITTED, IDENTITY, OVERWRITE, WAIT, Option
 from bootstrap.value import replace
@@ -142,11 +142,11 @@ def verify(call: Call) -> None:
     Example: boxstrap verify --host my-box --set gpu.name=A100 --set gpu.count=8"""
     from bootstrap.setup.sequence import verify_box
 
-    report = expanded(call.given["report"]) if call.given["report"] else None
-    if report:
-        from bootstrap.runs.page import check_place
+    report = None
+    if call.given["report"]:
+        from bootstrap.runs.page import named_page
 
-        check_place(report, "--report")
+        report = named_page(call.given["report"], "--report")
     found = verify_box(call.request(), call.screen)
     _show_verdict(call, found.verdict, refused=found.error is not None)
     if report:

@@ -68,9 +68,8 @@ def fit_width(stream: TextIO, text: str) -> str:
 def silence_keys() -> Callable[[], None]:
     """Turn off the terminal's echo; returns a function that turns it on again.
 
-    Otherwise an Enter pressed in the meantime would move the timeline by a line.
-    Does nothing without a terminal, and in the background, where changing the terminal would stop
-    the program.
+    Otherwise an Enter pressed in the meantime would move the timeline by a line. Does nothing
+    without a terminal, and in the background, where changing the terminal would stop the program.
     """
     if sys.stdin is None or not sys.stdin.isatty():
         return lambda: None

@@ -11,7 +11,7 @@ import pytest
 
 from bootstrap.boxes import Verdict, read_verdict
 from bootstrap.errors import UsageError
-from bootstrap.runs.page import Subject, check_place, verdict_page, write_page
+from bootstrap.runs.page import Subject, named_page, verdict_page, write_page
 from tests.nvml import stub
 from tests.unit.boxes.test_verdict import document, gpu, reason, row
 from tools.docs import verdict_example
@@ -113,7 +113,7 @@ def test_the_verdict_example_in_the_docs_equals_the_generated_page() -> None:
 def test_a_report_option_that_cannot_be_written_is_refused_at_once(tmp_path: Path) -> None:
     for place in (tmp_path, tmp_path / "no" / "page.html"):
         with pytest.raises(UsageError, match="can't be written"):
-            check_place(place, "--report")
-    check_place(tmp_path / "page.html", "--report")
+            named_page(str(place), "--report")
+    named_page(str(tmp_path / "page.html"), "--report")
     write_page(tmp_path / "page.html", "é", "--report")
     assert (tmp_path / "page.html").read_bytes() == "é".encode()
