@@ -66,7 +66,7 @@ def show_lease(
         raise UsageError(
             "this box has no lease.",
             where=name,
-            hint="A setup sets one, as in: boxstrap setup --set lease.hours=12",
+            hint=f"A setup sets one, as in: boxstrap setup --host {name} --set lease.hours=12",
         )
     if word == "released":
         screen.result({"box": name, "lease": None}, f"{name}: nothing ends this box any more")

@@ -276,10 +276,12 @@ def _end(body: Callable[[Call], None], call: Call, interrupted: str) -> End:
     except KeyboardInterrupt:
         from bootstrap.tasks.setup_report import program_name
 
-        again = shlex.join([program_name(sys.argv[0]), *sys.argv[1:]])
-        words = interrupted.format(again=again, host=_same_host(call))
-        _close(call, KeyboardInterrupt(words))
-        return End(INTERRUPTED, f"{_INTERRUPTED_WORDS}\n{words}".rstrip())
+        # It was asked for once: said again it would end what that began.
+        words = (word for word in sys.argv[1:] if word != "--restart")
+        again = shlex.join([program_name(sys.argv[0]), *words])
+        said = interrupted.format(again=again, host=_same_host(call))
+        _close(call, KeyboardInterrupt(said))
+        return End(INTERRUPTED, f"{_INTERRUPTED_WORDS}\n{said}".rstrip())
     except BrokenPipeError:
         raise
     except Exception as error:
