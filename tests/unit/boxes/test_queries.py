@@ -285,18 +285,7 @@ def test_status_starts_as_many_programs_on_the_box_for_many_runs_as_for_few(
     shims = tmp_path / "shims"
     shims.mkdir()
     for program in (
-        "bash",
-        "awk",
-        "cat",
-        "cut",
-        "date",
-        "head",
-        "id",
-        "sed",
-        "sort",
-        "stat",
-        "tail",
-        "tr",
+        *("bash", "awk", "cat", "cut", "date", "head", "id", "sed", "sort", "stat", "tail", "tr"),
     ):
         shim = shims / program
         real = shutil.which(program)

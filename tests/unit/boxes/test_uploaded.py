@@ -34,14 +34,9 @@ def test_each_state_of_an_upload_to_a_bucket_has_its_own_sentence(note: str, say
 @pytest.mark.parametrize(
     "note",
     [
-        "",
-        "whole",
-        f"done 2 5 0 - {TO}",
-        f"whole -2 5 0 - {TO}",
-        f"whole {'9' * 40} 5 0 - {TO}",
-        f"whole 2 5 0 why\x1b[2J {TO}",
-        "whole 2 5 0 - https://elsewhere/",
-        f"whole 2 5 0 - {TO}\x1b]0;title\x07",
+        *("", "whole", f"done 2 5 0 - {TO}", f"whole -2 5 0 - {TO}"),
+        *(f"whole {'9' * 40} 5 0 - {TO}", f"whole 2 5 0 why\x1b[2J {TO}"),
+        *("whole 2 5 0 - https://elsewhere/", f"whole 2 5 0 - {TO}\x1b]0;title\x07"),
         f"whole 2 5 0 - s3://{'x' * 500}",
     ],
 )

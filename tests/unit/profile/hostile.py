@@ -14,32 +14,13 @@ CANARY = "boxstrap-was-here"
 
 _OPTIONS = ["-rf", "--", f"--upload-pack=touch {CANARY}", f"-oProxyCommand=touch {CANARY}"]
 _SHELL = [
-    f"a;touch {CANARY}",
-    f"$(touch {CANARY})",
-    f"`touch {CANARY}`",
-    f"a|touch${{IFS}}{CANARY}",
-    f"a&touch {CANARY}&",
-    f"a>{CANARY}",
-    f"'; touch {CANARY}; '",
-    f'"; touch {CANARY}; "',
-    f"{{touch,{CANARY}}}",
-    f"<(touch {CANARY})",
-    "a\\",
-    "!!",
+    *(f"a;touch {CANARY}", f"$(touch {CANARY})", f"`touch {CANARY}`", f"a|touch${{IFS}}{CANARY}"),
+    *(f"a&touch {CANARY}&", f"a>{CANARY}", f"'; touch {CANARY}; '", f'"; touch {CANARY}; "'),
+    *(f"{{touch,{CANARY}}}", f"<(touch {CANARY})", "a\\", "!!"),
 ]
 _UNSEEN = [
-    f"a\ntouch {CANARY}",
-    "a\rb",
-    "a\tb",
-    "a\x00b",
-    "a\x1b[31mb",
-    "a\x7fb",
-    "a\x9bb",
-    "a\u2028b",
-    "a\u2029b",
-    "a\u202eb",
-    "a\u2066b",
-    "\u200fa",
+    *(f"a\ntouch {CANARY}", "a\rb", "a\tb", "a\x00b", "a\x1b[31mb", "a\x7fb", "a\x9bb", "a\u2028b"),
+    *("a\u2029b", "a\u202eb", "a\u2066b", "\u200fa"),
 ]
 _NOTHING = ["", "   "]
 _ENORMOUS = ["x" * 100_000]
@@ -49,16 +30,8 @@ _ANY_FIELD = _UNSEEN + _ENORMOUS
 _WORD = _OPTIONS + _SHELL + _ANY_FIELD + _NOTHING
 
 _REQUIREMENTS = [
-    "../evil",
-    "./../evil",
-    "-e /evil",
-    "-e evil",
-    "-e  .",
-    "/evil.whl",
-    "a @ file:///etc",
-    "a==$(id)",
-    "a --hash=x",
-    "-r b.txt",
+    *("../evil", "./../evil", "-e /evil", "-e evil", "-e  .", "/evil.whl", "a @ file:///etc"),
+    *("a==$(id)", "a --hash=x", "-r b.txt"),
 ]
 _REQUIREMENTS += [
     "a @ https://me:secret@host/a.whl",

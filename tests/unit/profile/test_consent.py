@@ -368,16 +368,11 @@ def test_the_redactor_reads_only_secrets_that_the_user_consented_to(says: Says) 
 @pytest.mark.parametrize(
     "text",
     [
-        "extends: /proc/self/cwd/x.yaml",
-        "extends: /proc/self/environ",
-        "extends: ../proc.yaml",
-        "extends: //dev/stdin",
-        "ssh: {identity: /proc/self/root/etc/passwd}",
-        "ssh: {identity: /etc/../proc/self/environ}",
-        "ssh: {identity: ~/environ}",
+        *("extends: /proc/self/cwd/x.yaml", "extends: /proc/self/environ", "extends: ../proc.yaml"),
+        *("extends: //dev/stdin", "ssh: {identity: /proc/self/root/etc/passwd}"),
+        *("ssh: {identity: /etc/../proc/self/environ}", "ssh: {identity: ~/environ}"),
         "ssh: {authorized_keys: [/proc/self/cwd/x.pub]}",
-        "ssh: {authorized_keys: [~/environ.pub]}",
-        "ssh: {authorized_keys: [/dev/fd/0.pub]}",
+        *("ssh: {authorized_keys: [~/environ.pub]}", "ssh: {authorized_keys: [/dev/fd/0.pub]}"),
     ],
 )
 def test_a_profile_path_into_proc_or_dev_is_refused_without_offering_consent(

@@ -80,12 +80,8 @@ def test_results_for_up_resume_are_taken_only_from_the_bucket_folder_of_the_prof
 @pytest.mark.parametrize(
     ("path", "is_one"),
     [
-        ("out/a", True),
-        ("model.pt", True),
-        ("outside/a", False),
-        ("sitecustomize.py", False),
-        ("out/../sitecustomize.py", False),
-        ("/etc/passwd", False),
+        *(("out/a", True), ("model.pt", True), ("outside/a", False), ("sitecustomize.py", False)),
+        *(("out/../sitecustomize.py", False), ("/etc/passwd", False)),
     ],
 )
 def test_up_resume_sends_only_paths_that_the_profile_names_as_results(

@@ -314,17 +314,7 @@ STATES: tuple[State, ...] = (
 )  # fmt: skip
 
 # How the repository was made in which these happen.
-GROUNDS = (
-    "plain",
-    "plain",
-    "plain",
-    "detached",
-    "shallow",
-    "worktree",
-    "shared",
-    "sha256",
-    "packed",
-)
+GROUNDS = (*["plain"] * 3, "detached", "shallow", "worktree", "shared", "sha256", "packed")
 
 
 def make_state(seed: int, folder: Path) -> tuple[SampleRepository, list[State]]:

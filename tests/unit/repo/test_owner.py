@@ -88,14 +88,8 @@ def test_under_sudo_the_callers_own_repository_is_accepted(
 @pytest.mark.parametrize(
     ("values", "trusted"),
     [
-        (["{root}"], True),
-        (["{root}/"], True),
-        (["*"], True),
-        (["~/homework"], False),
-        (["{above}/*"], True),
-        (["{above}"], False),
-        (["{root}x"], False),
-        (["*", ""], False),
+        *((["{root}"], True), (["{root}/"], True), (["*"], True), (["~/homework"], False)),
+        *((["{above}/*"], True), (["{above}"], False), (["{root}x"], False), (["*", ""], False)),
         (["", "{root}"], True),
     ],
 )

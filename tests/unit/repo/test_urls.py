@@ -237,12 +237,8 @@ def test_a_full_disk_under_a_git_mirror_is_not_reported_as_a_wrong_url(
 @pytest.mark.parametrize(
     ("quoted", "name"),
     [
-        (r'"caf\303\251"', "caf\u00e9"),
-        (r'"a\tb\\c\"d"', 'a\tb\\c"d'),
-        (r'"\377"', "\udcff"),
-        ("plain", "plain"),
-        ('"', '"'),
-        ('a"b', 'a"b'),
+        *((r'"caf\303\251"', "caf\u00e9"), (r'"a\tb\\c\"d"', 'a\tb\\c"d'), (r'"\377"', "\udcff")),
+        *(("plain", "plain"), ('"', '"'), ('a"b', 'a"b')),
     ],
 )
 def test_a_file_name_that_git_prints_with_quotes_and_escapes_is_decoded(

@@ -411,14 +411,8 @@ def test_an_option_with_an_empty_value_is_refused_as_wrong_usage(
 @pytest.mark.parametrize(
     "words",
     [
-        ["--gpus", ","],
-        ["--gpus", "0,,1"],
-        ["--gpus", "0,"],
-        ["--gpus", "0,0"],
-        ["--gpus", "0, 1"],
-        ["--gpus="],
-        ["--", ""],
-        ["--", " "],
+        *(["--gpus", ","], ["--gpus", "0,,1"], ["--gpus", "0,"], ["--gpus", "0,0"]),
+        *(["--gpus", "0, 1"], ["--gpus="], ["--", ""], ["--", " "]),
     ],
 )
 def test_run_with_a_malformed_gpus_option_or_an_empty_command_exits_with_2(
