@@ -95,7 +95,7 @@ class Completed:
     def must(self, rc: int) -> Completed:
         """Assert that it ended with `rc` and without a traceback; return itself."""
         assert self.rc == rc, f"exit {self.rc}, not {rc}\n{self.out}\n{self.err}"
-        assert "Traceback" not in self.text, self.text
+        assert "Traceback (most recent call last):\n" not in self.text, self.text
         return self
 
 
