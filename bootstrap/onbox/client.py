@@ -6,7 +6,7 @@ import os
 import time
 
 from .processes import is_alive
-from .run_folder import RunFolder
+from .run_folder import RunFolder, lines_of
 
 SENDER_PATIENCE_S = 600
 """For how long a step waits once the process that takes what is sent is gone."""
@@ -23,14 +23,15 @@ class Client:
         self._sender_at = self._client_at = time.monotonic()
         self._sign = ""
 
-    def may_send(self, name: str) -> bool:
-        """Return whether it may; `NAME.sender` names the process that takes what it sends."""
+    def may_send(self, name: str, sender: str = "") -> bool:
+        """Return whether it may; `sender`, usually `NAME.sender`, names the process that takes what
+        it sends."""
         if not os.environ.get("CLIENT_SENDS") or self._folder.has(f"{name}.refused"):
             return False
         now, sign = time.monotonic(), self._folder.first("client")
         if sign != self._sign:
             self._sign, self._client_at = sign, now
-        if is_alive(self._folder.first(f"{name}.sender")):
+        if is_alive("".join(lines_of(sender or f"{self._folder.path}/{name}.sender")[:1])):
             self._sender_at = now
         until = min(self._sender_at + SENDER_PATIENCE_S, self._client_at + CLIENT_PATIENCE_S)
         return now < until

@@ -33,6 +33,12 @@ class Values:
     """A digest of what it says of the environment."""
     clone_url: str = ""
     """From where the box clones, if it does."""
+    git_user_name: str = ""
+    git_user_email: str = ""
+    repo_tags: Sequence[str] = []
+    """Those that describe the commit, a row `ID COMMIT NAME` each."""
+    tag_objects: str = ""
+    """A pack of those that are annotated, in base64."""
 
     python_version: str = ""
     as_of: str = ""

@@ -519,7 +519,7 @@ def render_fetching(
         profile,
         door_recipe(profile, source, leave, program().digest),
         fetched=[("PROGRAM_URL", source.url or ""), ("PROGRAM_REF", ref)],
-        fetch=bare_shell(shell_part("doors", "fetch")),
+        fetch=bare_shell(shell_part("lib", "git") + shell_part("doors", "fetch")),
     )
 
 

@@ -36,6 +36,12 @@ _OF_FEW = {
 }
 """What a packed door leaves out, unless the profile sets this variable."""
 
+_IN_BOTH = (
+    *("lib/python.sh", "defaults.sh", "onbox/retries.py", "onbox/packages.py"),
+    *("onbox/python/uv_release.py", "onbox/python/fetch_uv.py", "onbox/python/bring_uv.py"),
+)
+"""What says the same in shell and in Python."""
+
 
 @dataclass(frozen=True)
 class Program:
@@ -72,8 +78,9 @@ def packed_program(used: Collection[str]) -> Program:
     without what is not `used`, the variables that the profile sets."""
     unused = tuple(place for place, name in _OF_FEW.items() if name not in used)
     files = program_files(bare=True)
-    # Like beside like: gzip looks back 32 KiB.
-    in_order = sorted(files, key=lambda name: (name.endswith(".py"), name))
+    # Like beside like: gzip looks back 32 KiB. Shell is first.
+    is_python = {name: name.endswith(".py") for name in files}
+    in_order = sorted(files, key=lambda n: (is_python[n], (n in _IN_BOTH) != is_python[n], n))
     return _put_together({n: files[n] for n in in_order if not n.startswith(unused)})
 
 

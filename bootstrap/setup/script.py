@@ -17,7 +17,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from bootstrap import __version__
-from bootstrap.onbox.client import CLIENT_PATIENCE_S, SENDER_PATIENCE_S
 from bootstrap.onbox.python import uv_release
 from bootstrap.onbox.retries import error_rows
 from bootstrap.onbox.values import Values
@@ -95,8 +94,8 @@ _OF_STEPS = {
     "ssh": ("AUTHORIZED_KEYS",),
     "agent": ("INDEX",),
     "repo": (
-        *("REPO_COMMIT", "REPO_SNAPSHOT", "REPO_TREE", "REPO_BRANCH", "REPO_TAGS", "TAG_OBJECTS"),
-        *("REPO_URL", "REPO_ACCESS", "GIT_USER_NAME", "GIT_USER_EMAIL", "SHARED"),
+        *("REPO_COMMIT", "REPO_SNAPSHOT", "REPO_TREE", "REPO_BRANCH"),
+        *("REPO_URL", "SHARED"),
     ),
     "python": ("VENV",),
     "train": (*("TRAIN_COMMAND", "TRAIN_SESSION", "TRAIN_AT_BOOT", "TRAIN_GRACE", "RESULTS"),),
@@ -150,7 +149,6 @@ def variables(  # noqa: PLR0913 - what a script is made of
         ("REPO_TAGS", list(source.tags)),
         ("TAG_OBJECTS", source.tag_objects),
         ("REPO_URL", without_user_info(source.url or "")),
-        ("REPO_ACCESS", profile.git.access),
         ("GIT_USER_NAME", profile.git.user.name or source.user_name or ""),
         ("GIT_USER_EMAIL", profile.git.user.email or source.user_email or ""),
         ("PYTHON_VERSION", python.version or ""),
@@ -204,8 +202,6 @@ def constants() -> dict[str, Value]:
     return {
         "MIN_FREE_MB": MIN_FREE_MB,
         "MIN_TMP_MB": MIN_TMP_MB,
-        "COMMIT_PATIENCE": SENDER_PATIENCE_S,
-        "CLIENT_PATIENCE": CLIENT_PATIENCE_S,
         "LOCK_PATIENCE": LOCK_PATIENCE_S,
         "ERRORS": error_rows(),
         "KNOWN_HOSTS": list(known_hosts()),

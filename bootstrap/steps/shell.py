@@ -174,8 +174,7 @@ def assignments(values: dict[str, Value]) -> str:
 FOLD = 1000  # characters in a line: a terminal takes at most 4,095 (termios(3), MAX_CANON)
 
 _ROUNDS = 5  # zopfli's: one more gains 65 bytes, thirty 8 more, for twice the time
-_BLOCKS = 4  # at most; fifteen gain 50 bytes for a long script, for twice the time
-_WORTH_IT = 96 * 1024  # bytes; above, all rounds take seconds, and one gains nearly as much
+_BLOCKS = 15  # at most; of the whole program, 200 bytes and half a second more than four
 
 
 def bare_shell(text: str) -> str:
@@ -248,11 +247,10 @@ def _is_text(node: ast.stmt) -> bool:
 
 @lru_cache(maxsize=8)
 def squeezed(data: bytes) -> bytes:
-    """Return `data` as gzip, reproducibly; short data is compressed as well as deflate can."""
+    """Return `data` as gzip, reproducibly, as small as deflate can."""
     from zopfli.gzip import compress
 
-    rounds = _ROUNDS if len(data) <= _WORTH_IT else 1
-    return bytes(compress(data, numiterations=rounds, blocksplittingmax=_BLOCKS))
+    return bytes(compress(data, numiterations=_ROUNDS, blocksplittingmax=_BLOCKS))
 
 
 def encoded(script: str) -> str:

@@ -19,7 +19,7 @@ from bootstrap.steps.shell import Value
 class Sender(threading.Thread):
     """Sends one thing that the setup waits for, by its `send`; errors are passed to `failed`.
 
-    If it can't be sent, the box is told so, and does not wait for it: see templates/lib/client.sh.
+    If it can't be sent, the box is told so, and does not wait for it: see onbox/client.py.
     """
 
     what: ClassVar[str] = ""  # its name to the box

@@ -1,11 +1,14 @@
 # shellcheck shell=bash disable=SC2034,SC2153 # set here, read elsewhere; the capitals are rendered
 # access: can this box read the repository at its URL? A private one needs a token, which is kept only in memory.
 
-can_read() { with_token box_git ls-remote -q --end-of-options "$REPO_URL" HEAD >/dev/null 2>"$PRIVATE/said"; }
+can_read() {
+  GIT_SSH_COMMAND="ssh -o BatchMode=yes -o ConnectTimeout=20 -o StrictHostKeyChecking=yes -o UserKnownHostsFile='$BOX_HOME/known_hosts' -o GlobalKnownHostsFile=/dev/null" \
+    GIT_ALLOW_PROTOCOL=file:https:ssh:http:git ask_host "$REPO_URL" ls-remote -q --end-of-options "$REPO_URL" HEAD >/dev/null
+}
 
 # Called before anything else: ends here unless the box can read the repository, with a token if necessary.
 gain_access() {
-  [ "$(work_git rev-parse -q --verify HEAD 2>/dev/null)" != "$REPO_COMMIT" ] || return 0
+  [ "$(git -C "$REPO_DIR" -c safe.directory='*' rev-parse -q --verify HEAD 2>/dev/null)" != "$REPO_COMMIT" ] || return 0
   ! can_read || return 0
   TOKEN=$(box_value GIT_TOKEN)
   if [ -n "$TOKEN" ] && can_read; then return; fi

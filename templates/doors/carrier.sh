@@ -17,7 +17,7 @@ enter_door() {
   WORKDIR=$(expand_home "$WORKDIR")
   BOX_HOME=$WORKDIR/.boxstrap TOKEN='' SETUP_DIR=''
   find_repository "$BOX_HOME" "$REPO_KEY" "$REPO_ROOT" "$REPO_NAME"
-  REPO_DIR=$repo_dir REPO_STORE=$BOX_HOME/store/$repo_key.git
+  REPO_DIR=$repo_dir
   PRIVATE=$(mktemp -d)
   trap 'rm -rf "$PRIVATE"' EXIT
   look

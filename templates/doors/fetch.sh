@@ -3,22 +3,18 @@
 
 # Reads the program of the digest PROGRAM.
 fetch_program() {
-  local place said
-  place=$(mktemp -d)
+  local said
+  PRIVATE=$(mktemp -d)
   # A shell's EXIT trap is run when it is killed, too.
-  trap 'rm -rf "$place"' EXIT
+  trap 'rm -rf "$PRIVATE"' EXIT
   if ! command -v git >/dev/null; then
-    install_git >"$place/said" 2>&1 || stop "git is not here, and it can't be installed ($(tail -n 1 "$place/said"))"
+    install_git >"$PRIVATE/said" 2>&1 || stop "git is not here, and it can't be installed ($(tail -n 1 "$PRIVATE/said"))"
     CHANGED='git was installed, and nothing else was changed.'
   fi
-  git init -q --bare --template= "$place"
-  # Another host, to which this one may redirect, gets no answer.
-  # shellcheck disable=SC2016 # git runs it
-  printf '%s\n' '#!/bin/sh' 'case $1 in "Username for '"'"'$SCHEME://$HOST'"'"': ") echo x-access-token ;; "Password for '"'"'$SCHEME://x-access-token@$HOST'"'"': ") echo "$TOKEN" ;; *) exit 1 ;; esac' >"$place/askpass"
-  chmod 700 "$place/askpass"
+  git init -q --bare --template= "$PRIVATE"
   GIT_TOKEN=${GIT_TOKEN:-$(tr '\0' '\n' </proc/1/environ 2>/dev/null | sed -n 's/^GIT_TOKEN=//p')}
   bring || {
-    said=$(tail -n 1 "$place/said")
+    said=$(tail -n 1 "$PRIVATE/said")
     case $said in
       *sername* | *uthentication* | *'not found'* | *40[134]*) ;;
       *"find remote ref"*) stop "$PROGRAM_REF is not at $PROGRAM_URL any more: render it again, with --push" ;;
@@ -28,17 +24,13 @@ fetch_program() {
     [ -n "$GIT_TOKEN" ] || stop "$PROGRAM_URL is private: put a token into GIT_TOKEN of this box's environment, or paste this into a terminal"
     bring || stop "the token does not open $PROGRAM_URL"
   }
-  git --git-dir="$place" cat-file blob FETCH_HEAD:program.sh >"$place/program"
-  printf '%s  %s\n' "$PROGRAM" "$place/program" | sha256sum -c --quiet >&2 || stop "what is at $PROGRAM_REF is not the program that was rendered"
-  read_program <"$place/program"
-  rm -rf "$place"
+  git --git-dir="$PRIVATE" cat-file blob FETCH_HEAD:program.sh >"$PRIVATE/program"
+  printf '%s  %s\n' "$PROGRAM" "$PRIVATE/program" | sha256sum -c --quiet >&2 || stop "what is at $PROGRAM_REF is not the program that was rendered"
+  read_program <"$PRIVATE/program"
+  rm -rf "$PRIVATE"
 }
 
-bring() {
-  local host=${PROGRAM_URL#*://}
-  TOKEN=$GIT_TOKEN SCHEME=${PROGRAM_URL%%://*} HOST=${host%%/*} GIT_ASKPASS=$place/askpass GIT_TERMINAL_PROMPT=0 GIT_ALLOW_PROTOCOL=https:http:git LC_ALL=C \
-    timeout 14400 git -c http.lowSpeedLimit=1 -c http.lowSpeedTime=20 --git-dir="$place" fetch -q --depth 1 --no-tags "$PROGRAM_URL" "$PROGRAM_REF" 2>"$place/said"
-}
+bring() { TOKEN=$GIT_TOKEN GIT_ALLOW_PROTOCOL=https:http:git ask_host "$PROGRAM_URL" fetch -q --depth 1 --no-tags "$PROGRAM_URL" "$PROGRAM_REF"; }
 
 install_git() {
   local as=''

@@ -15,7 +15,8 @@ one_step() {
   if is_in_python "$1"; then
     # What stage 0 did for it was its beginning.
     if [[ $BEGUN == *" $1 "* ]]; then set -- "$1" begun; fi
-    facts | onbox steps.apply "$@" || rc=$?
+    if [ "$1" = repo ]; then await_python; else TOKEN=''; fi
+    facts "token=$TOKEN" | onbox steps.apply "$@" || rc=$?
     [ "$rc" -eq 0 ] || emit_failure "$rc"
     return
   fi

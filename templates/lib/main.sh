@@ -99,7 +99,6 @@ closure_of() {
 
 plan() {
   local name need later=
-  begin_checks
   ask_steps
   for name in "${STEPS[@]}"; do
     WHY=

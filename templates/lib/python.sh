@@ -10,6 +10,9 @@ find_python() {
   python3 -I -S -c 'import sys, json, fcntl, hashlib, subprocess; sys.exit(sys.version_info < (3, 8))' 2>/dev/null
 }
 
+# The step `agent` makes what may be the only one again, beside another step.
+await_python() { until find_python; do sleep 0.1; done; }
+
 need_python() {
   # `preflight` tells what the box lacks.
   if find_python || [ -n "$(lacks)" ]; then return; fi

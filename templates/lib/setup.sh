@@ -4,7 +4,7 @@
 begin_script() {
   begin_box
   unset BOXSTRAP_RUN
-  SENT_KEY=$REPO_KEY PRIVATE=$BOX_HOME
+  SENT_KEY=$REPO_KEY
   ONBOX=$PROGRAMS/onbox/__main__.py
   # A plan from memory asks the one that set this box up.
   [ -f "$ONBOX" ] || ONBOX=$BOX_HOME/box/current/onbox/__main__.py
@@ -17,7 +17,6 @@ begin_script() {
 settle_names() {
   find_repository "$BOX_HOME" "$SENT_KEY" "$REPO_ROOT" "$REPO_NAME"
   REPO_KEY=$repo_key MAIN_DIR=$repo_dir
-  REPO_STORE=$BOX_HOME/store/$REPO_KEY.git
   RUNS=$BOX_HOME/runs/$REPO_KEY
   ENV_FILE=$BOX_HOME/env
   use_tree 1

@@ -34,31 +34,9 @@ find_reason() {
     WHY=new
   elif ! is_text "$STAMP" "$INPUTS"$'\n'; then
     WHY=changed
-    what_changed "$1" "${TEXT%%$'\n'*}"
     [[ $TEXT != "$INPUTS"$'\n'* ]] || WHY=broken
-  elif ! is_right "$1" >&2; then
+  elif ! "check_$1" >&2; then
     WHY=broken
-  fi
-}
-
-# Starts the slowest check in parallel with the rest: what git says.
-begin_checks() {
-  case " ${STEPS[*]} " in *' repo '*) ;; *) return 0 ;; esac
-  check_repo 2>/dev/null & # it prints what was edited
-  CHECKING=$!
-}
-
-# Whether a step's check agrees; that of `repo` may have been started already.
-is_right() {
-  if [ "$1" = repo ] && [ -n "${CHECKING-}" ]; then wait "$CHECKING" && return; fi
-  "check_$1"
-}
-
-# what_changed STEP STAMP: sets WHY to the one thing that changed, in the user's terms; else to `changed`.
-what_changed() {
-  WHY=changed
-  if [ "$1" = repo ] && [ "${2#v1 * }" = "${INPUTS#v1 * }" ]; then
-    case $2 in "v1 $REPO_COMMIT"*) WHY='snapshot' ;; *) WHY='commit' ;; esac
   fi
 }
 

@@ -25,3 +25,26 @@ choose_tree() {
 }
 
 is_cell() { [[ $RUN_VARIABLES == *BOXSTRAP_CELL=* ]]; }
+
+# Notes what identifies this repository, and which folder is its own, as soon as that is known (lib/repository.sh).
+note_repository() {
+  local key
+  case " ${STEPS[*]} " in *' repo '*) ;; *) return 0 ;; esac
+  [ -d "$NOTES" ] || mkdir -p "$NOTES"
+  [ -z "$REPO_ROOT" ] || write_if_changed "$NOTES/repo.root" 600 "$REPO_ROOT"$'\n'
+  is_strange || write_if_changed "$NOTES/repo.dir" 600 "$REPO_DIR"$'\n'
+  for key in "$SENT_KEY" "$REPO_USUAL_KEY"; do
+    # A key that a repository of this box has as its own stays its own.
+    case $key in '' | "$REPO_KEY") continue ;; esac
+    if [ -e "$BOX_HOME/steps/$key/setup.sh" ] || [ -e "$BOX_HOME/runs/$key" ]; then continue; fi
+    mkdir -p "$BOX_HOME/steps/$key"
+    write_if_changed "$BOX_HOME/steps/$key/repo.key" 600 "$REPO_KEY"$'\n'
+  done
+}
+
+# Whether this repository's folder contains something that boxstrap did not make.
+is_strange() {
+  { [ -e "$REPO_DIR" ] || [ -L "$REPO_DIR" ]; } &&
+    [ ! -e "$NOTES/repo.ok" ] && [ ! -e "$NOTES/repo.placed" ] && [ ! -d "$RUNS" ] &&
+    ! placed_by_us "$REPO_DIR" && [ -n "$(ls -A -- "$REPO_DIR" 2>/dev/null)" ]
+}

@@ -1,6 +1,6 @@
 # shellcheck shell=sh disable=SC2154,SC3013 # the variables stand in front when it is sent; every sh there is knows -nt
 # probe: who is this box, and what does it have already? Looks only; changes nothing.
-# library: packs repository queries/program
+# library: repository queries/program
 
 fact() { printf '%s\t%s\n' "$1" "$2"; }
 
@@ -29,6 +29,15 @@ describe() {
   set -- "$box_home"/box/*/
   fact programs "$*"
   for name in $hint_files; do [ ! -e "$name" ] || fact file "$name"; done
+}
+
+# packs_right LIST DIR: whether each file of the list (SIZE NAME) that is still in DIR has its size. A pack never
+# changes; one that is gone was repacked, or its commit can't be read, which is noticed elsewhere.
+packs_right() {
+  [ -s "$1" ] || return 0
+  _sizes=$(cd "$2" 2>/dev/null && exec stat -c '%s %n' -- *.pack *.idx 2>/dev/null)
+  [ "$_sizes" = "$(cat "$1")" ] || [ -z "$(printf '%s\n' "$_sizes" | grep -vxFf "$1" |
+    while read -r _ _name; do grep -F " $_name" "$1"; done)" ]
 }
 
 show_commits() {

@@ -1,5 +1,5 @@
 # shellcheck shell=sh disable=SC2154 # the variables stand in front when it is sent
-# setup_end: is this setup still at work, and how much did it report? That one who `follows` it asks is noted for lib/client.sh.
+# setup_end: is this setup still at work, and how much did it report? That one who `follows` it asks is noted for onbox/client.py.
 
 find_home
 folder=$box_home/setups/$setup_id

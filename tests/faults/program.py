@@ -1,4 +1,5 @@
-"""boxstrap with changed constants, so that a test need not wait for minutes."""
+"""boxstrap with changed constants, its own and those of its program on a box: no test waits for
+minutes."""
 
 from __future__ import annotations
 
@@ -7,10 +8,16 @@ from pathlib import Path
 
 _PROGRAM = """\
 #!{python}
+import re
 import bootstrap.setup.script as variables
+from bootstrap.steps.shell import onbox_files
 from bootstrap.tasks.cli import main
 for name, number in {numbers}.items():
-    assert hasattr(variables, name)
+    line = re.compile(f"^{{name}} = .*$", re.MULTILINE)
+    here = [file for file, text in onbox_files().items() if line.search(text)]
+    for file in here:
+        onbox_files()[file] = line.sub(f"{{name}} = {{number}}", onbox_files()[file])
+    assert here or hasattr(variables, name)
     setattr(variables, name, number)
 main()
 """

@@ -6,6 +6,7 @@ Runs the box's own placing with this machine's git and disk, without a box: a se
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -26,16 +27,18 @@ pytestmark = pytest.mark.sampled(of="module")
 
 RAW = "* -text -ident -filter -working-tree-encoding\n"
 PLACES = """
-import os, runpy, sys
-synced, sync = sys.argv.pop(1), os.fsync
+import json, os, sys
+synced, package, given = sys.argv[1:]
+sync = os.fsync
 def noted(file):
     sync(file)
     found = os.fstat(file)
     with open(synced, "a") as log:
         print(found.st_ino, found.st_mtime_ns, file=log)
 os.fsync = noted
-sys.argv.pop(0)
-runpy.run_path(sys.argv[0], run_name="__main__")
+sys.path.insert(0, package)
+from bootstrap.onbox.work.place import Placing, WantedTree
+Placing(WantedTree(json.loads(given))).place()
 """
 """Places a state, and logs which files are synced to disk."""
 MADE_THERE = {
@@ -129,31 +132,18 @@ class SwitchedBox:
             **{"tree": self.tree, "main": self.tree, "usual": self.tree, "branch": "main"},
             **{"commit": commit, "snapshot": snapshot},
         }
-        going = subprocess.Popen(
-            [
-                sys.executable,
-                "-I",
-                "-S",
-                "-B",
-                "-c",
-                PLACES,
-                self._synced,
-                MAIN,
-                "work.place",
-                "setup",
-            ],
+        given = json.dumps({name: [str(value)] for name, value in values.items()})
+        package = Path(MAIN).parents[2]
+        words = ("-I", "-S", "-B", "-c", PLACES, self._synced, package, given)
+        return subprocess.Popen(
+            [sys.executable, *words],
             env={"PATH": os.environ["PATH"], "HOME": str(self.folder)},
-            stdin=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
         )
-        assert going.stdin
-        going.stdin.write("".join(f"{name}={value}\0" for name, value in values.items()))
-        going.stdin.close()
-        going.stdin = None
-        return going
 
     def place(self, number: int) -> None:
         """Place a state, and wait for the end."""

@@ -22,7 +22,8 @@ from .step import SKIPPED, read_setup, step_named
 def main() -> int:
     name, setup = sys.argv[1], read_setup()
     step_report.step = name
-    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # it is a file
+    for file in (sys.stdout, sys.stderr):
+        file.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # it is a file
     # What is started here gets neither the pipe nor the lock.
     for file in (3, 9):
         with suppress(OSError):
@@ -43,10 +44,14 @@ def main() -> int:
         if not step.check():
             raise StepError("check-failed")
     except StepError as error:
-        log(*error.sentences)
-        code = error.code or classify(f"{setup.folder}/logs/{name}.log")
-        write_whole(f"{setup.folder}/logs/{name}.code", f"{code}\n")
-        return error.rc
-    step.note_success()
-    tell("ok")
-    return 0
+        failed = error
+    except OSError as error:
+        failed = StepError("", str(error))
+    else:
+        step.note_success()
+        tell("ok")
+        return 0
+    log(*failed.sentences)
+    code = failed.code or classify(f"{setup.folder}/logs/{name}.log")
+    write_whole(f"{setup.folder}/logs/{name}.code", f"{code}\n")
+    return failed.rc

@@ -1,9 +1,7 @@
 """Put a snapshot's files into a tree, with the commit as HEAD. What was edited, added or committed
 on the box is never overwritten: git refuses, and the step lists what it found.
 
-`onbox work.place WORD` reads what is wanted from standard input: NAME=VALUE, each ended by a NUL.
-`setup` looks for damage, and sets tags and the user's name; `check` ends with 0 if the tree is
-right, and notes which files were edited; `plan` just names them. `sync.py` places what comes later.
+The step `repo` places what a setup asks for, `sync.py` what comes later.
 
 Two git folders track one tree: the user's, where HEAD is the commit, so that their git shows what
 the snapshot changes, and boxstrap's own (`placed.py`). The store must have the snapshot by then.
@@ -14,7 +12,7 @@ from __future__ import annotations
 import binascii
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from ..git import BoxTree
@@ -32,7 +30,7 @@ _LEAST_FREE = 100 << 10
 
 
 class WantedTree:
-    """What a tree is to be, and what the profile says of it: values of `place_tree`, by name."""
+    """What a tree is to be, and what the profile says of it, by name, see `RepoStep`."""
 
     def __init__(self, given: Mapping[str, Sequence[str]]) -> None:
         self.given = given
@@ -373,7 +371,7 @@ def check(wanted: WantedTree, *, notes: bool) -> bool:
     edited, removed = find_edits(tree) if is_placed(wanted) else ([], [""])
     if removed or cut_files(tree, edited):
         return False
-    _print_rows(f"edited\t{name}" for name in list_edits(edited))
+    sys.stdout.write("".join(f"edited\t{name}\n" for name in list_edits(edited)))
     if notes:
         tree.note_lines("repo.edited", list_edits(edited))
         if edited:
@@ -399,40 +397,9 @@ def _sync_to_disk(*paths: str) -> None:
             os.close(file)
 
 
-def _print_rows(rows: Iterable[str]) -> None:
-    sys.stdout.write("".join(f"{row}\n" for row in rows))
-
-
-def _read_wanted() -> WantedTree:
-    given: dict[str, list[str]] = {}
-    for pair in os.fsdecode(sys.stdin.buffer.read()).split("\0")[:-1]:
-        name, _, value = pair.partition("=")
-        given.setdefault(name, []).append(value)
-    return WantedTree(given)
-
-
 def _quoted(path: str) -> str:
     """Quote a name as git does, if it is to be (`core.quotePath`)."""
     text = os.fsencode(path)
     if all(32 <= each < 127 and each not in b'"\\' for each in text):
         return path
     return '"' + "".join(f"\\{each:03o}" for each in text) + '"'
-
-
-def main() -> int:
-    word, wanted = sys.argv[1], _read_wanted()
-    os.umask(0o022)
-    try:
-        if word in ("check", "plan"):
-            return 0 if check(wanted, notes=word == "check") else 1
-        Placing(wanted).place()
-        place_tags(wanted)
-        set_user(wanted)
-    except StepError as error:
-        log(*error.sentences)
-        _print_rows([f"code {error.code}"])
-        return 1
-    except OSError as error:
-        log(str(error))
-        return 1
-    return 0

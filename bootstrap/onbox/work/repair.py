@@ -1,10 +1,9 @@
 """Repair what a kill, a power cut or a bad disk did to a tree's repository; the work in the tree
-stays as it is. `onbox work.repair GIT_FOLDER` removes locks there that nobody holds."""
+stays as it is."""
 
 from __future__ import annotations
 
 import os
-import sys
 from contextlib import suppress
 from time import sleep
 
@@ -254,10 +253,3 @@ def _remove_empty(tree: str, folder: str) -> None:
     while folder:
         os.rmdir(f"{tree}/{folder}")
         folder = os.path.dirname(folder)
-
-
-def main() -> None:
-    try:
-        free_locks(sys.argv[1], sys.argv[1])
-    except StepError as error:
-        sys.exit(str(error.sentences[0]))

@@ -10,7 +10,7 @@ import pytest
 
 from bootstrap.onbox.work import repair
 from bootstrap.onbox.work.repair import note_packs, wrong_packs
-from bootstrap.steps.shell import shell_part
+from bootstrap.steps.shell import functions
 
 
 def packs_right(folder: Path, *, note: bool = False) -> bool:
@@ -19,7 +19,11 @@ def packs_right(folder: Path, *, note: bool = False) -> bool:
     at = (str(folder / "list"), str(folder / "packs"))
     if note:
         note_packs(*at)
-    command = ["bash", "-c", f"{shell_part('lib', 'packs')}\npacks_right list packs"]
+    command = [
+        "bash",
+        "-c",
+        f"{functions('queries', 'probe', ('packs_right',))}\npacks_right list packs",
+    ]
     is_right = subprocess.run(command, cwd=folder, check=False).returncode == 0
     assert is_right is not bool(wrong_packs(*at))
     return is_right

@@ -393,9 +393,8 @@ def test_a_shared_folder_below_a_symlink_out_of_the_tree_gives_an_error(placed: 
     assert not (placed.home / "c").exists()
 
 
-@pytest.mark.parametrize(("steps", "said"), [("agent repo", "there"), ("repo", "no-python")])
-def test_on_a_box_without_python_the_repo_step_waits_until_the_agent_step_installed_one(
-    tmp_path: Path, steps: str, said: str
+def test_where_the_agents_python_is_the_only_one_the_repo_step_waits_until_it_is_made_again(
+    tmp_path: Path,
 ) -> None:
     """As where the box's own is too old."""
     old = tmp_path / "old/python3"
@@ -403,12 +402,11 @@ def test_on_a_box_without_python_the_repo_step_waits_until_the_agent_step_instal
     old.write_text("#!/bin/sh\nexit 1\n")
     old.chmod(0o755)
     own = tmp_path / "agent/bin"
-    lines = f"BOX_HOME={tmp_path} STEP_CODE=/dev/stdout STEPS=({steps}) PATH={old.parent}:$PATH"
+    lines = f"BOX_HOME={tmp_path} PATH={old.parent}:$PATH"
     makes = f"(sleep 0.3; mkdir -p {own}; ln -s /bin/true {own}/python) >/dev/null &"
-    library = shell_part("lib", "base") + shell_part("steps", "repo")
-    script = f"{library}\n{lines}\n{makes}\nawait_python; echo there"
+    script = f"{shell_part('lib', 'python')}\n{lines}\n{makes}\nawait_python; echo $PYTHON"
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
-    assert done.stdout.split() == [said]
+    assert done.stdout.split() == [f"{own}/python"]
 
 
 def test_boxstraps_program_on_a_box_reads_any_file_name_in_any_locale(tmp_path: Path) -> None:

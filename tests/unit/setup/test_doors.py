@@ -85,7 +85,7 @@ def test_the_setup_script_without_comments_defines_the_same_functions() -> None:
     parts = [part.read_text() for part in static_parts() if part.parent.name in ("lib", "steps")]
     whole = functions(*parts)
     assert functions(*map(bare_shell, parts)) == whole
-    assert len(whole) > 2000
+    assert len(whole) > 1000
 
 
 @pytest.mark.parametrize("name", RENTED)
@@ -355,14 +355,14 @@ def test_a_pasted_script_says_to_return_the_box_only_if_it_ends_with_exit_code_6
 def test_a_profile_value_with_the_end_marker_does_not_cut_a_rendered_script_short() -> None:
     """A name of several lines could contain the end marker."""
     begin = "x\nEND_OF_SCRIPT\nEND_OF_SCRIPT_\ntouch sprung\n"
-    carried = render_carrier(profile("vast"), dataclasses.replace(WORK, user_name=begin))
-    assert f"GIT_USER_NAME='{begin}'" in full_script(carried)
+    carried = render_carrier(profile("vast"), dataclasses.replace(WORK, branch=begin))
+    assert f"REPO_BRANCH='{begin}'" in full_script(carried)
     lines = carried.split("\n")
     (start,) = (at for at, line in enumerate(lines) if line == "recipe_text() {")
     marker = lines[start + 1].removeprefix("cat <<").strip("'")
     ends = [at for at, line in enumerate(lines) if line == marker]
     assert len(ends) == 1
-    assert f"GIT_USER_NAME='{begin}'" in "\n".join(lines[start : ends[0]])
+    assert f"REPO_BRANCH='{begin}'" in "\n".join(lines[start : ends[0]])
 
 
 def test_the_uvx_command_of_oneliner_makes_the_same_script_as_render(
@@ -397,7 +397,7 @@ def test_the_uvx_command_of_oneliner_makes_the_same_script_as_render(
             "# boxstrap",
             "  # By the profile",
             "  REPO_BRANCH=",
-            "  GIT_USER_",
+            '    "git_user_',
         )  # differ by user and by current folder
         lines = script.splitlines()
         return [line for line in lines if not line.startswith((*names, "written: "))]
