@@ -20,7 +20,7 @@ from bootstrap.sanitize import sanitize
 from bootstrap.sizes import duration
 from bootstrap.steps import events
 from bootstrap.steps.events import Event
-from bootstrap.value import dataclass, field
+from bootstrap.value import dataclass, field, replace
 
 OF_PROFILE = ("command", "made_of", "results", "resume", "grace", "log_max")
 """Notes that come from the profile, in the order in which a manifest's digest has them."""
@@ -61,6 +61,13 @@ class BoxRecord:
             yield piece[:left]
             left -= min(left, len(piece))
             piece = b""
+
+    def whole(self) -> BoxRecord:
+        """Return it with all of its log, read. Raises as `pieces`."""
+        try:
+            return replace(self, _held=b"".join(self.pieces()))
+        finally:
+            self.close()
 
     def close(self) -> None:
         self._stream.close()

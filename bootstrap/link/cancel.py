@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from bootstrap.errors import BoxstrapError
 
@@ -92,3 +92,22 @@ def made_beside(make: Callable[[], _T], seconds: float) -> _T | BoxstrapError:
         end = ctypes.py_object(SystemExit)  # raised there as soon as it is in Python code again
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), end)
     return made[0] if made else BoxstrapError(f"it did not finish within {seconds:g} s")
+
+
+class AskedBeside(Generic[_T]):
+    """What a box is asked in a thread, while something else is done."""
+
+    def __init__(self, ask: Callable[[], _T]) -> None:
+        self._ask = ask
+        self._answer: _T | None = None
+        self._thread = threading.Thread(target=self._work, name="asked", daemon=True)
+        self._thread.start()
+
+    def _work(self) -> None:
+        with contextlib.suppress(BoxstrapError):
+            self._answer = self._ask()
+
+    def answer(self) -> _T | None:
+        """Wait for the answer; None if there is none."""
+        self._thread.join()
+        return self._answer

@@ -7,7 +7,6 @@ import dataclasses
 import hashlib
 import json
 import re
-import threading
 import time
 from collections.abc import Mapping
 from functools import partial
@@ -27,11 +26,11 @@ from bootstrap.boxes.follow import ANSWER_S
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.boxes.record_folder import LogAtHome, RecordFolder
 from bootstrap.boxes.run import Run
-from bootstrap.errors import BoxLacksError, BoxstrapError, NotSafeError, write_error
-from bootstrap.link.cancel import made_beside
+from bootstrap.errors import BoxLacksError, NotSafeError, write_error
+from bootstrap.link.cancel import AskedBeside, made_beside
 from bootstrap.link.exchange import answer_number, run_script
 from bootstrap.link.reconnecting import Backoff
-from bootstrap.link.wire import LinkLost, NoAnswer
+from bootstrap.link.wire import PIECE, LinkLost, NoAnswer
 from bootstrap.onbox.redact import Redactor
 from bootstrap.repo.local import known_folder
 from bootstrap.runs.log_reader import HOLE, ask_start, has_hole
@@ -55,33 +54,31 @@ _PAGE_S = 60.0  # seconds that making a page may take
 _LONGEST = 40
 
 
-class HistoryBeside:
-    """A run's history, asked for while the box looks at its results; not if it goes on or is here.
+Ahead = tuple["BoxRecord | None", "RunHistory"]
+"""What was asked for ahead: a record with a short log, and the history."""
 
-    What reads it, and makes its page, is imported then too: that takes as long as a small pull."""
 
-    def __init__(self, box: BoxLogin, run: Run) -> None:
-        """Ask for it. What fails is asked again when it is needed."""
-        self._box, self._run = box, run
-        self._found: RunHistory | None = None
-        self._thread = threading.Thread(target=self._ask, name="history", daemon=True)
-        before = find_kept(box.known, run)
-        self._is_asked = not run.goes_on and not (before and _is_home(before, run))
-        if self._is_asked:
-            self._thread.start()
+def ask_ahead(box: BoxLogin, run: Run, most: int) -> AskedBeside[Ahead] | None:
+    """Ask for a run's record and history while the box looks at its results; not if it goes on or
+    is here. What fails is asked again when it is needed.
 
-    def _ask(self) -> None:
-        from bootstrap.boxes.run_history import ask_history
+    What reads them, and makes the page, is imported then too: that takes as long as a small pull.
+    """
+    before = find_kept(box.known, run)
+    if run.goes_on or (before and _is_home(before, run)):
+        return None
 
-        with contextlib.suppress(BoxstrapError, LinkLost):
-            self._found = ask_history(self._box, self._run)
+    def ask() -> Ahead:
+        from bootstrap.boxes.run_history import ask_history, ask_record
+
+        is_short = before is None and run.log_bytes < PIECE
+        record = ask_record(box, run, at=0, most=most).whole() if is_short else None
+        history = ask_history(box, run)
         from bootstrap.runs import report  # noqa: F401 - so that it is there when it is needed
 
-    def found(self) -> RunHistory | None:
-        """Return it; None if it was not asked for, or that failed."""
-        if self._is_asked:
-            self._thread.join()
-        return self._found
+        return record, history
+
+    return AskedBeside(ask)
 
 
 def bring_home(
@@ -89,7 +86,7 @@ def bring_home(
     run: Run,
     most: int,
     to: Path | None = None,
-    history: HistoryBeside | None = None,
+    ahead: AskedBeside[Ahead] | None = None,
 ) -> RunAtHome:
     """Bring what is not here of the run's record and log, of that `most` bytes, the newest; return
     what is here. Raises NotSafeError if it can't be written; BusyError, UnreachableError."""
@@ -104,7 +101,7 @@ def bring_home(
         kept = dataclasses.replace(
             before, run=dataclasses.replace(run, command=redact(run.command))
         )
-        kept = _Bringing(box, most, history).bring(kept, to)
+        kept = _Bringing(box, most, ahead).bring(kept, to)
         kept.save()
     except OSError as error:
         place = before.place or box.options.place
@@ -152,8 +149,12 @@ def as_it_is_now(box: BoxLogin, run: Run) -> Run:
 
 
 class _Bringing:
-    def __init__(self, box: BoxLogin, most: int, beside: HistoryBeside | None = None) -> None:
-        self._box, self._most, self._beside = box, most, beside
+    def __init__(self, box: BoxLogin, most: int, ahead: AskedBeside[Ahead] | None = None) -> None:
+        self._box, self._most = box, most
+        self._record: BoxRecord | None = None
+        self._told: RunHistory | None = None
+        if ahead and (told := ahead.answer()):
+            self._record, self._told = told
         self._looked_at = -1  # where zeros in the log were last found to be the program's own
         # As long as the secret: the times of the log stay right.
         self._redactor = Redactor(box.redactor.secrets, same_length=True)
@@ -211,13 +212,14 @@ class _Bringing:
 
     def _take(self, run: Run, log: LogAtHome) -> BoxRecord:
         """Take the log, across lost links and over parts that the box drops meanwhile."""
-        from bootstrap.boxes.run_history import ask_record  # late: `HistoryBeside` has imported it
+        from bootstrap.boxes.run_history import ask_record  # late: `ask_ahead` imports it
 
         box, backoff = self._box, Backoff(cancel=self._box.cancel)
         at = log.at
         for _ in range(_MOST_PARTS):
             try:
-                record = ask_record(box, run, at=at, most=self._most)
+                known, self._record = self._record if at == 0 else None, None
+                record = known or ask_record(box, run, at=at, most=self._most)
                 with contextlib.closing(record):
                     log.begin_at(record.begin, self._most - record.length)
                     is_cut = record.begin > at and record.length == self._most
@@ -268,9 +270,9 @@ class _Bringing:
         """Return what a report is made of; None if the box can't tell: the log is here anyway."""
         from bootstrap.boxes.run_history import RunHistory, ask_history
 
-        box, history = self._box, self._beside and self._beside.found()
+        box = self._box
         try:
-            history = history or box.ask(partial(ask_history, run=run))
+            history = self._told or box.ask(partial(ask_history, run=run))
         except (NoAnswer, BoxLacksError):
             return None
         clean = with_texts(history.model_dump(mode="json"), box.redactor.text)

@@ -32,7 +32,7 @@ from bootstrap.link.wire import LinkLost, NoAnswer
 from bootstrap.onbox.results.complete_files import absent_parts
 from bootstrap.onbox.results.run_results import is_meant
 from bootstrap.repo.names import shown
-from bootstrap.runs.bring_home import HistoryBeside, as_it_is_now, bring_home, note_results
+from bootstrap.runs.bring_home import as_it_is_now, ask_ahead, bring_home, note_results
 from bootstrap.runs.known_runs import over_at_home
 from bootstrap.runs.pull_result import (
     BroughtRun,
@@ -171,14 +171,14 @@ def _bring(
     pulled: Pulled | None = None
     failed: BoxstrapError | None = None
     kept, before = None, find_kept(box.known, run)
-    history = HistoryBeside(box, run)
     more = run.log_bytes - (before.log_end if before else 0)
     box.ask(lambda asked: asked.expect(more))
+    ahead = ask_ahead(box, run, wish.most)
     with contextlib.suppress(NoResultsError):
         pulled = pull_run(box, screen, wish, run, beside)
     try:
         now = as_it_is_now(box, run) if run.goes_on else run
-        kept = bring_home(box, now, wish.most, wish.to, history)
+        kept = bring_home(box, now, wish.most, wish.to, ahead)
     except (NotSafeError, BusyError) as error:
         failed = error
     return BroughtRun(run, pulled, kept, failed)

@@ -82,8 +82,9 @@ def _fresh(stage: Stage, name: str) -> Iterator[Path]:
 
 def _forget(stage: Stage) -> None:
     """Remove what is noted of earlier pulls: each is to be the first of its run."""
-    for noted in ("pulls", "receipts"):
-        for folder in (stage.folder / "state" / "many" / "boxstrap" / "boxes").glob(f"*/{noted}"):
+    state = stage.folder / "state" / "many" / "boxstrap"
+    for noted in ("boxes/*/pulls", "boxes/*/receipts", "runs"):
+        for folder in state.glob(noted):
             shutil.rmtree(folder)
 
 

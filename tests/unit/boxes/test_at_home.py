@@ -360,24 +360,34 @@ def test_pull_gives_up_on_a_log_whose_dropped_part_never_stops_growing(
 
 
 @pytest.mark.parametrize("is_lost", [True, False])
-def test_a_history_is_asked_for_again_only_if_the_first_answer_was_lost(
-    monkeypatch: pytest.MonkeyPatch, *, is_lost: bool
+def test_log_and_history_are_asked_for_again_only_if_the_first_answer_was_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_lost: bool
 ) -> None:
     asked: list[str] = []
 
+    def record(*_: object, **_more: object) -> BoxRecord:
+        asked.append(threading.current_thread().name)
+        stream: Any = SimpleNamespace(close=lambda: None, read=lambda _: b"lo\n")
+        return BoxRecord({}, b"", 0, 6, stream, b"hel", stream)
+
     def answer(*_: object, **_more: object) -> RunHistory:
         asked.append(threading.current_thread().name)
-        if is_lost and len(asked) == 1:
+        if is_lost and len(asked) == 2:
             raise LinkLost("box")
         return RunHistory(subject="Go on")
 
+    monkeypatch.setattr(run_history, "ask_record", record)
     monkeypatch.setattr(run_history, "ask_history", answer)
     box = login_on(LocalWire())
-    beside = bring_home.HistoryBeside(box, RUN)
-    found = bring_home._Bringing(box, 1 << 20, beside)._history(RUN)
+    bringing = bring_home._Bringing(box, 1 << 20, bring_home.ask_ahead(box, RUN, 1 << 20))
+    file = os.open(tmp_path / "log", os.O_RDWR | os.O_CREAT)
+    with LogAtHome(file, ()) as log:
+        bringing._take(RUN, log)
+    assert (tmp_path / "log").read_bytes() == b"hello\n"
+    found = bringing._history(RUN)
     assert found
     assert found.subject == "Go on"
-    assert asked == ["history", "MainThread"][: 1 + is_lost]
+    assert asked == [*["asked"] * 2, *["MainThread"] * 2 * is_lost]
 
 
 @pytest.mark.parametrize("name", ["boxstrap-run", "boxstrap-run/log"])
