@@ -321,9 +321,9 @@ class ListedProfile(Document):
 def listed() -> list[ListedProfile]:
     """Return the user's own profiles, then the shipped ones that they do not replace."""
     own = users_own()
-    shipped = {name: path for name, path in shipped_ones().items() if name not in own}
-    return [ListedProfile(name, path, describe(path), own=True) for name, path in own.items()] + [
-        ListedProfile(name, path, describe(path), own=False) for name, path in shipped.items()
+    found = {**own, **shipped_ones(), **own}
+    return [
+        ListedProfile(name, path, describe(path), own=name in own) for name, path in found.items()
     ]
 
 

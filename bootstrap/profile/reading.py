@@ -401,48 +401,37 @@ def _dotted(where: Where) -> str:
 
 def _together(profile: Profile) -> Wrong:
     """Return problems of values that are valid alone but contradict one another."""
-    python = profile.python
+    python, train = profile.python, profile.train
     wrong: Wrong = [
         (("env", name), "is also listed under secrets; its value would be in this file")
         for name in profile.secrets
         if name in profile.env
     ]
+
+    def refuse(section: str, key: str, why: str) -> None:
+        wrong.append(((section, key), why))
+
     if python.lock and python.requirements is not None:
-        wrong.append((("python", "lock"), "python.requirements is set too; one of them decides"))
+        refuse("python", "lock", "python.requirements is set too; one of them decides")
     if python.lock and python.conda:
-        wrong.append((("python", "lock"), "python.conda is set too; one of them decides"))
+        refuse("python", "lock", "python.conda is set too; one of them decides")
     if python.lock and python.installer == "pip":
-        wrong.append((("python", "lock"), "pip can't read it; use python.installer: uv"))
+        refuse("python", "lock", "pip can't read it; use python.installer: uv")
     if python.as_of and (python.lock or python.installer == "pip"):
-        why = "only uv can choose by dates, and a lock has chosen already"
-        wrong.append((("python", "as_of"), why))
+        refuse("python", "as_of", "only uv can choose by dates, and a lock has chosen already")
     if python.as_of and python.torch_backend != "auto":
-        why = "needs python.torch_backend: auto; torch's indexes have no dates"
-        wrong.append((("python", "as_of"), why))
-    if profile.train and profile.train.at_boot == "resume" and not profile.train.resume:
-        wrong.append(
-            (("train", "at_boot"), "needs train.resume: the command that resumes the training")
-        )
-    if profile.train and profile.train.nodes > 1 and profile.train.at_boot != "leave":
+        refuse("python", "as_of", "needs python.torch_backend: auto; torch's indexes have no dates")
+    if train and train.at_boot == "resume" and not train.resume:
+        refuse("train", "at_boot", "needs train.resume: the command that resumes the training")
+    if train and train.nodes > 1 and train.at_boot != "leave":
         why = "a box can't begin alone what train.nodes train together; use at_boot: leave"
-        wrong.append((("train", "at_boot"), why))
-    wrong += _results_to(profile)
+        refuse("train", "at_boot", why)
+    if train and train.results_to and not train.results:
+        refuse("train", "results_to", "needs train.results: what to upload")
+    if train and train.results_to and RESULTS_KEY not in profile.secrets:
+        why = f"{RESULTS_KEY} must be listed under secrets: the box uploads with this key"
+        refuse("train", "results_to", why)
     if profile.notify and NOTIFY_URL not in profile.secrets:
         why = f"{NOTIFY_URL} must be listed under secrets: the box posts to this address"
         wrong.append((("notify",), why))
-    wrong += [(("data", number, key), why) for number, key, why in misfits(profile.data)]
-    return wrong
-
-
-def _results_to(profile: Profile) -> Wrong:
-    """Check that the profile has what `train.results_to` needs."""
-    train = profile.train
-    if not (train and train.results_to):
-        return []
-    wrong: Wrong = []
-    if not train.results:
-        wrong.append((("train", "results_to"), "needs train.results: what to upload"))
-    if RESULTS_KEY not in profile.secrets:
-        why = f"{RESULTS_KEY} must be listed under secrets: the box uploads with this key"
-        wrong.append((("train", "results_to"), why))
-    return wrong
+    return wrong + [(("data", number, key), why) for number, key, why in misfits(profile.data)]
