@@ -267,6 +267,11 @@ class KnownBox:
         found = BoxRepository(key, root=root, workdir=workdir)
         return replace(self, repositories=(*self.repositories, found))
 
+    def of_lease(self, name: str) -> float | None:
+        """Return a number of its lease; None if that has none of this name."""
+        value = self.lease.get(name)
+        return float(value) if isinstance(value, int | float) else None
+
     @property
     def is_billed(self) -> bool:
         """Whether somebody is known to bill it: a provider that was recognised, or a price."""

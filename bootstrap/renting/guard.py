@@ -12,7 +12,7 @@ import contextlib
 import dataclasses
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -49,15 +49,10 @@ _TRY_S = 600.0
 """Seconds that count as tried between two looks, at most: this machine may have been asleep."""
 
 
-def terms_of(lease: Mapping[str, object]) -> rules.LeaseTerms:
+def terms_of(box: KnownBox) -> rules.LeaseTerms:
     """Return those terms of the recorded lease that can be counted here."""
     names = ("seconds", "dollars", "price", "rented")
-    return rules.LeaseTerms(**{name: _number(lease.get(name)) for name in names})  # type: ignore[arg-type]
-
-
-def _number(value: object) -> float | None:
-    is_one = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_one else None  # type: ignore[arg-type]
+    return rules.LeaseTerms(**{name: box.of_lease(name) for name in names})  # type: ignore[arg-type]
 
 
 def count_lease(
@@ -76,10 +71,10 @@ def count_lease(
         started = float(state.boot)  # started before the last look: Vast.ai's minutes are rounded
     tried, boot = state.over_for, str(started)
     if not state.boot and terms.rented is None:  # count from when a setup set the lease
-        since = _number(box.lease.get("set")) or now
+        since = box.of_lease("set") or now
         state = rules.LeaseState(boot=boot, at=max(0.0, since - started))
     said = rules.AccountReading(now, rented.since, rented.price)
-    extended = _number(box.lease.get("extended")) or 0.0
+    extended = box.of_lease("extended") or 0.0
     tick = rules.Tick(boot, now - started, 0.0, said=said, extended=extended)
     rules.advance(terms, state, tick)
     state.over_for = min(state.over_for, tried + _TRY_S)  # nothing is tried during sleep
@@ -194,8 +189,8 @@ def guard_once(screen: Screen, look_at_all: LookAtAll) -> None:
 
 def _is_over_here(box: KnownBox) -> bool:
     """Whether the hours of a lease that the box does not hold itself are over by this clock."""
-    since, most = _number(box.lease.get("set")), _number(box.lease.get("seconds"))
-    extended = _number(box.lease.get("extended")) or 0.0
+    since, most = box.of_lease("set"), box.of_lease("seconds")
+    extended = box.of_lease("extended") or 0.0
     is_over = since is not None and most is not None and since + most + extended < time.time()
     return is_over and box.lease.get("held") not in rules.CAN_END
 
@@ -238,7 +233,7 @@ def _look(box: KnownBox, screen: Screen) -> GuardedBox:
         return GuardedBox(box.name, box.host_text, words)
     if rental.is_another(rented):
         return GuardedBox(box.name, box.host_text, "its account gave that id to another rental")
-    terms = terms_of(box.lease)
+    terms = terms_of(box)
     state = count_lease(box, terms, rented, account)
     over = rules.reached(terms, state)
     use: BoxLease | str = ""
@@ -262,7 +257,7 @@ def _how_it_holds(
     if rented is None or rented.state in _ENDED:
         write_count(box, read_count(box))
         return holds
-    terms = terms_of(box.lease)
+    terms = terms_of(box)
     over = rules.reached(terms, count_lease(box, terms, rented, account))
     if not over:
         return holds

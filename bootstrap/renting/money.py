@@ -205,24 +205,19 @@ def _in_a_day(rental: Rental, box: KnownBox | None, now: float) -> float:
 def _until(rental: Rental, box: KnownBox | None) -> float:
     """Return when its lease is over, counted from when it was asked for."""
     hours = rental.hours or LEASE_HOURS
-    lease: Mapping[str, object] = box.lease if box else {}
-    if rental.ready and box and not lease:
+    if rental.ready and box and not box.lease:
         return math.inf  # it was released
-    if lease and rental.price:
-        set_hours, most = _number(lease.get("hours")), _number(lease.get("dollars"))
-        by_dollars = most / rental.price if most else 0.0
-        found = [each for each in (set_hours, by_dollars) if each]
-        hours = min(found) if found else math.inf
-    return rental.asked + hours * 3600 + _number(lease.get("extended"))
+    if box and box.lease and rental.price:
+        by_time = (box.of_lease("seconds") or math.inf) / 3600
+        by_dollars = (box.of_lease("dollars") or math.inf) / rental.price
+        hours = min(by_time, by_dollars)
+    extended = box.of_lease("extended") if box else None
+    return rental.asked + hours * 3600 + (extended or 0.0)
 
 
 def _counted(asked: float, until: float, now: float) -> float:
     """Return the hours from `asked` to `until` that lie within a day of now, before or after."""
     return max(0.0, min(until, now + DAY_S) - max(asked, now - DAY_S)) / 3600
-
-
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, int | float) else 0.0
 
 
 def _named(rows: Sequence[tuple[Rental, float]]) -> str:

@@ -20,7 +20,7 @@ from bootstrap.boxes.run_history import MetricCurve, RunHistory, SampleHead, Sam
 from bootstrap.boxes.secrets import redactor_of_all
 from bootstrap.boxes.verdict import Verdict, read_verdict
 from bootstrap.errors import BoxstrapError, NotSafeError, UsageError, write_error
-from bootstrap.link.record import KnownBox, all_boxes, ended_boxes
+from bootstrap.link.record import all_boxes, ended_boxes
 from bootstrap.link.target import BoxOptions
 from bootstrap.onbox.metrics import WORDS
 from bootstrap.onbox.run_folder import END_BYTES
@@ -104,7 +104,7 @@ def _report(
         failure=failures.get(run),
         results=results,
         price=box.known.price,
-        estimated_hours=_lease_hours(box.known),
+        estimated_hours=(box.known.of_lease("seconds") or 0.0) / 3600,
     )
 
 
@@ -123,13 +123,8 @@ def report_at_home(kept: RunAtHome, history: RunHistory) -> RunReport:
         results=read_results(PullPlace.again(Path(kept.place).parent))
         or [ReportedFile(path, count) for path, count in history.results],
         price=box.price if box else 0.0,
-        estimated_hours=_lease_hours(box) if box else 0.0,
+        estimated_hours=((box and box.of_lease("seconds")) or 0.0) / 3600,
     )
-
-
-def _lease_hours(box: KnownBox) -> float:
-    seconds = box.lease.get("seconds")
-    return float(seconds) / 3600 if isinstance(seconds, int | float) else 0.0
 
 
 def _verdict(history: RunHistory) -> Verdict | None:

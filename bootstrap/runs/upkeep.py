@@ -89,8 +89,7 @@ def _note(box: BoxLogin, word: str, added: int) -> None:
         box.save(replace(box.known, lease={}))
         (box.known.folder / GUARD).unlink(missing_ok=True)
     elif added and lease:
-        before = lease.get("extended")
-        extended = (before if isinstance(before, int | float) else 0.0) + added
+        extended = (box.known.of_lease("extended") or 0.0) + added
         box.save(replace(box.known, lease={**lease, "extended": extended}))
 
 

@@ -131,7 +131,7 @@ def test_an_offer_above_max_price_or_max_box_dollars_is_an_error_that_names_the_
 
 def test_a_lease_can_not_be_extended_beyond_the_money_cap(monkeypatch: pytest.MonkeyPatch) -> None:
     rented(1, 1.0, -1, 10, ready=True)
-    box = KnownBox("gpu", "vast:1", lease={"hours": 10.0, "extended": HOUR})
+    box = KnownBox("gpu", "vast:1", lease={"seconds": 10 * HOUR, "extended": HOUR})
     monkeypatch.setattr(money, "all_boxes", lambda: [box])
     money.check_longer_lease(box, math.inf, NOW)  # no cap
     monkeypatch.setenv("BOXSTRAP_MAX_DOLLARS", "12")
