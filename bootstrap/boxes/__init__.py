@@ -1,9 +1,8 @@
 """A box: the login to it, what is asked of it and how its answers are read, its secrets, its alias.
 
-A query is a short script in the argument of one command, so that the answer
-is there after a single exchange. A box's answers are a stranger's words: they
-are read with limits, and everything in them that is shown is sanitized first.
-Who stands outside takes these names from here; each is imported when asked for.
+A box's answers are a stranger's words: they are read with limits, and everything in them that is
+shown is sanitized first. Who stands outside takes these names from here; each is imported when
+asked for.
 """
 
 from __future__ import annotations

@@ -52,9 +52,8 @@ def follow_file(
 ) -> AnswerStream:
     """Stream `file` (in boxstrap's folder) from byte `start` on, until the link ends.
 
-    The box redacts the secrets that `redact` names, and keeps the number of bytes.
-    Waits for a file that doesn't exist yet. Raises LinkLost; reading raises NoAnswer
-    if the box's answer is something else.
+    The box redacts the secrets that `redact` names, and keeps the number of bytes. Waits for a file
+    that doesn't exist yet. Raises LinkLost; reading raises NoAnswer.
     """
     # The link may have broken inside a secret, so the box must read that secret from its start.
     skip = min(start, _LONGEST_SECRET) if redact else 0

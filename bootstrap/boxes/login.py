@@ -1,9 +1,4 @@
-"""The box that a command works on: `BoxLogin`, from the host that was typed to its answers.
-
-It knows the box's record, logs in (early, with the pinned key, and again after the link was lost),
-redacts what the box was given in all that is reported, and has its state, its runs, and the place
-of this machine's repository on it. Each task takes one, and says `box.…`.
-"""
+"""The box that a command works on: `BoxLogin`, from the host that was typed to its answers."""
 
 from __future__ import annotations
 

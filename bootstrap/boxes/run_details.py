@@ -1,7 +1,4 @@
-"""What `status` asks beyond the probe, in the same exchange: ends of the logs of failed runs, the
-newest metric of others, where results are, GPU use while a run is alive, and trees beside the main
-ones.
-"""
+"""What `status` asks beyond the probe, in the same exchange."""
 
 from __future__ import annotations
 

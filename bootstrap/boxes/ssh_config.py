@@ -1,13 +1,11 @@
-"""All live boxes as one file of ssh config entries, kept current, and included once by the user's
-own.
+"""All live boxes as one file of ssh config entries, which the user's own includes.
 
 A box has its own entry (ssh_config(5)), under its name. A box that is reached by an alias of the
 user's own ssh config keeps that alias as the user wrote it; only its pinned host key, next to the
 user's own known_hosts files, and the key file that was named are added.
 
-The lines with which the user's ssh config includes ours are at the very top, because an `Include`
-after a `Host` or `Match` applies only to that host or match. They are changed in bytes, to keep the
-rest. Nothing is written if nothing changed.
+The lines that include ours are at the very top, because an `Include` after a `Host` or `Match`
+applies only to that host or match. They are changed in bytes, to keep the rest.
 """
 
 from __future__ import annotations
@@ -92,10 +90,8 @@ def own_entry(box: KnownBox) -> Entry:
 
 
 def windows_entry(box: KnownBox, keys: Iterable[str]) -> str:
-    """Return the text of a box's entry for Windows' ssh.
-
-    `keys` are names of files in its .ssh folder; the host keys are in `boxstrap/` there.
-    """
+    """Return the text of a box's entry for Windows' ssh. `keys` are names of files in its .ssh
+    folder; the host keys are in `boxstrap/` there."""
     files = [("IdentityFile", quoted(f"~/.ssh/{key}")) for key in keys]
     options = [
         *_address(box),
@@ -186,10 +182,8 @@ def reachable(boxes: Iterable[KnownBox]) -> list[KnownBox]:
 
 
 def entries_of_boxes(boxes: Iterable[KnownBox], *, taken: Collection[str] = ()) -> Entries:
-    """Make the entries of `boxes`, newest first.
-
-    `taken` are aliases that mean something else in the user's own ssh config; they are left out.
-    """
+    """Make the entries of `boxes`, newest first. `taken` are aliases that mean something else in
+    the user's own ssh config; they are left out."""
     everything = list(boxes)
     made: dict[str, Entry] = {}
     left_out: dict[str, str] = {}
@@ -300,10 +294,8 @@ class UpdateResult:
 
 
 def update(place: ConfigPlace, *, afresh: bool = False) -> UpdateResult:
-    """Update the entries from the known boxes.
-
-    `afresh`: check again the aliases that were left out because they mean something else.
-    """
+    """Update the entries from the known boxes. `afresh`: check again the aliases that were left out
+    because they mean something else."""
     make_private(place.folder)
     with _alone(place):
         before = _read(place)

@@ -424,7 +424,6 @@ def find_at_risk(
     box: AskedBox, own: str, asked: AnswerStream | None = None
 ) -> list[tuple[RiskyFolder, ...]]:
     """Return, of each tree of the repository `own`, what no pull brings, as no profile names it.
-
     `asked`: the question, where it was asked before; if its answer is lost it is asked again."""
     with contextlib.suppress(LinkLost, NoAnswer, BoxLacksError):  # what it told before holds
         trees = read_content(box, asked).trees

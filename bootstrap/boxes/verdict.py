@@ -96,11 +96,8 @@ class Verdict(_VerdictPart):
 
 
 def read_verdict(doc: bytes) -> Verdict:
-    """Read a box's verdict.
-
-    Raises:
-        BoxstrapError: the document isn't one that `bootstrap/onbox/verdict/verify.py` writes.
-    """
+    """Read a box's verdict. Raises BoxstrapError if the document isn't one that
+    `bootstrap/onbox/verdict/verify.py` writes."""
     if len(doc) > MAX_BYTES:
         raise _unreadable(f"it has {len(doc)} bytes")
     try:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bootstrap.errors import UsageError
-from bootstrap.link.record import LOCAL, KnownBox, all_boxes
-from bootstrap.link.registry import lookup
+from bootstrap.link.record import LOCAL, KnownBox
+from bootstrap.link.registry import find_known
+from bootstrap.link.target import parse_host
 from bootstrap.providers.accounts import PROVIDERS
 
 
@@ -71,8 +72,7 @@ def export_boxes(kind: str, hosts: Sequence[str], name: str = "") -> str:
     this machine, or a container, in which neither program can work."""
     export, boxes = EXPORTS[kind], []
     for host in hosts:
-        target, box = lookup(host)
-        box = box or next((each for each in all_boxes() if each.host_text == target.text), None)
+        box = find_known(parse_host(host))
         if box is None or box.host_text == LOCAL:
             raise UsageError(f"{host} is no known box that ssh reaches.", hint="boxstrap boxes")
         where = box.host_text.partition(":")[0]

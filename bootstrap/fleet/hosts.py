@@ -17,7 +17,8 @@ from pathlib import Path
 from bootstrap.errors import UsageError
 from bootstrap.link.endpoint import resolve
 from bootstrap.link.record import KnownBox, all_boxes
-from bootstrap.link.registry import find_known, lookup
+from bootstrap.link.registry import find_known
+from bootstrap.link.target import parse_host
 from bootstrap.paths import config_dir
 from bootstrap.providers import place_of
 
@@ -101,8 +102,8 @@ def _matching(pattern: str, known: Sequence[KnownBox]) -> list[str]:
 
 def _identity(host: str) -> str | tuple[str, int, str]:
     """Return what a box has once, however it is named: the name of its record, else its place."""
-    target, box = lookup(host)
-    box = box or find_known(target)
+    target = parse_host(host)
+    box = find_known(target)
     if box or target.is_local or target.is_rented:
         return box.name if box else target.text
     endpoint = resolve(target)

@@ -16,8 +16,8 @@ from bootstrap.fleet.sweep import CellRun, Dealt, Lane, Ledger, Sweep, deal
 from bootstrap.link.cancel import CancelToken
 from bootstrap.link.exchange import answer_number
 from bootstrap.link.record import all_boxes, ended_boxes
-from bootstrap.link.registry import lookup
-from bootstrap.link.target import BoxOptions
+from bootstrap.link.registry import find_known
+from bootstrap.link.target import BoxOptions, parse_host
 from bootstrap.providers.accounts import find_account
 from bootstrap.runs.known_runs import known_on
 from bootstrap.runs.run_end import stop_run
@@ -221,8 +221,7 @@ def queue_runs(
 
 
 def _name_of(host: str) -> str:
-    target, box = lookup(host)
-    box = box or next((each for each in all_boxes() if each.host_text == target.text), None)
+    box = find_known(parse_host(host))
     return box.name if box else host
 
 

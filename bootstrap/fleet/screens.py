@@ -336,10 +336,8 @@ class _JsonBoxes(BoxScreens):
 def make_box_screens(
     hosts: Sequence[str], screen: Screen, *, as_json: bool, brief: bool, streams: bool = False
 ) -> BoxScreens:
-    """Make those that fit the output; `screen` gets what is shown of all boxes together.
-
-    `streams`: the boxes' output is printed meanwhile, and would be drawn over.
-    """
+    """Make those that fit the output; `screen` gets what is shown of all boxes together. `streams`:
+    the boxes' output is printed meanwhile, and would be drawn over."""
     if as_json:
         return _JsonBoxes(hosts, screen, brief=brief)
     is_live = not streams and layout.is_live(sys.stderr, os.environ)

@@ -1,11 +1,8 @@
 """The connection below a login, started before the heavy libraries are imported.
 
-`dial` starts a thread that connects (or starts the proxy command) and waits for
-the box's SSH greeting, so that network round trips and Python's imports overlap.
-It sends nothing. Each kind of failure has its own error: name not found, refused
-port, no route, silence, not an SSH server.
-
-This module imports no library: `transport.py`, which paramiko needs, is loaded meanwhile.
+`dial` starts a thread that connects (or starts the proxy command) and waits for the box's SSH
+greeting, so that network round trips and Python's imports overlap. It sends nothing. This module
+imports no library: `transport.py`, which paramiko needs, is loaded meanwhile.
 """
 
 from __future__ import annotations

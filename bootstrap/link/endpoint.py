@@ -131,11 +131,9 @@ def resolve(
 ) -> Endpoint:
     """Return the endpoint that `target` means to OpenSSH.
 
-    `user` is the profile's: it is used if neither the host nor the ssh config
-    names one. `identity` is a key file; it wins over the one in a pasted
-    command. `config` replaces the user's ssh config (`ssh -F`). Raises
-    UsageError for a missing key file or a broken ssh config, UnreachableError
-    if there is no `ssh`.
+    `user` is the profile's: it counts if neither host nor ssh config names one. `identity` wins
+    over the key file of a pasted command. `config` replaces the user's ssh config (`ssh -F`).
+    Raises UsageError for a missing key file or a broken ssh config, UnreachableError without `ssh`.
     """
     chosen = _existing_identity(identity or target.identity)
     arguments = ["ssh", "-G"]

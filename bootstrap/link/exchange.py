@@ -1,14 +1,12 @@
 """Send a script to the box and read its answer, whole or streamed: one exec, under any shell.
 
 The script travels in one single-quoted word that bash, dash, zsh, fish, tcsh and busybox ash pass
-on unchanged: each character that one of them would interpret is replaced by an unused one, or
-all of it is sent as base64. `/bin/sh` decodes and runs it (docs/adr/0028), without what the box's
-environment would change about shells.
-
-The answer is framed by a random sentinel, so that what rc files print around it
-doesn't matter (docs/adr/0028). It is parsed with limits, and no other module converts a box's text
-to numbers: Python's own functions accept too much: `int` takes digits of other scripts, and
-thousands of them; `str.isdigit` is true for characters that `int` refuses.
+on unchanged: each character that one of them would interpret is replaced by an unused one, or all
+of it is sent as base64. `/bin/sh` decodes and runs it, without what the box's environment would
+change about shells. A random sentinel frames the answer, which is read with limits, so that what rc
+files print around it doesn't matter (docs/adr/0028). No other module converts a box's text to
+numbers: `int` takes digits of other scripts, and thousands of them; `str.isdigit` is true for
+characters that `int` refuses.
 """
 
 from __future__ import annotations

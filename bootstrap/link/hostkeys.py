@@ -1,9 +1,8 @@
 """The box's host key: pinned at first contact, refused when it changed.
 
-Each box has its own known_hosts file, which boxstrap and OpenSSH both read (no hashed names, no
-markers; one line for the address and one for the alias). A new pin is saved only after the login
-succeeded, together with the box's record (docs/adr/0004). The user's own known_hosts counts too: if
-it agrees, the key is pinned silently; if it contradicts, the key is refused.
+Each box has its own known_hosts file, which boxstrap and OpenSSH both read. A new pin is saved only
+after the login succeeded, together with the box's record (docs/adr/0004). The user's own one counts
+too: if it agrees, the key is pinned silently; if it contradicts, the key is refused.
 """
 
 from __future__ import annotations
@@ -74,10 +73,8 @@ class HostKeyCheck:
         self._accepted = key
 
     def keep(self) -> None:
-        """Pin the accepted key and save the box's record; call it after the login succeeded.
-
-        Raises HostKeyError if another command pinned another key in the
-        meantime, BoxstrapError if nothing can be written.
+        """Pin the accepted key and save the box's record, once the login succeeded. Raises
+        HostKeyError if another command pinned another key meanwhile, BoxstrapError on a full disk.
         """
         accepted = self._accepted
         if accepted and not self._pin(self._pinned | {accepted}):

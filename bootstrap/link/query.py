@@ -88,9 +88,7 @@ NO_REDACTION = BoxRedaction()
 
 def build_query(name: str, /, there: BoxRedaction = NO_REDACTION, **values: Value) -> str:
     """Return the script of `templates/queries/<name>.sh` after `workdir` and its own variables.
-
-    `there`: secrets that the box redacts in its output before sending it.
-    """
+    `there`: secrets that the box redacts in its output before sending it."""
     shared, own = _shared(name), bare_shell(shell_part("queries", name))
     if there.names:
         shared += bare_shell(shell_part("queries", "redacted"))
@@ -139,10 +137,8 @@ def new_setup_id(now: float | None = None) -> str:
 
 def launch(wire: Wire, start: LaunchOptions) -> None:
     """Start the setup. An incomplete upload starts nothing. A box that lost the program is sent it.
-
-    Raises BoxLacksError when preflight finds that the box can't be set up (nothing was
-    changed), LinkLost, NoAnswer, BoxstrapError when the box did not start it.
-    """
+    Raises BoxLacksError when preflight finds that the box can't be set up (nothing was changed),
+    LinkLost, NoAnswer, BoxstrapError when the box did not start it."""
     sent = start.has_program and _launched(wire, start, b"")
     if not (sent or _launched(wire, start, start.program.packed)):
         raise LinkLost(wire.label, "the program did not arrive whole, so nothing was started")

@@ -165,10 +165,9 @@ def get_or_create(
 ) -> record.KnownBox:
     """Return the known box of this host, updated, or a new one. Nothing is written.
 
-    `name` wins over the host: the box of that name is now reached here, and its
-    pin decides whether it is the same. A new `name` renames the known box, which is `box` if the
-    host named it. `new_box` makes a new box even if one is known. Raises UsageError for a `name`
-    that is invalid or taken.
+    `name` wins over the host: the box of that name is now reached here, and its pin decides whether
+    it is the same. A new `name` renames the known box, which is `box` if the host named it.
+    `new_box` makes a new one in any case. Raises UsageError for a `name` that is invalid or taken.
     """
     if name is not None:
         check_name(name)

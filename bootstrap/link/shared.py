@@ -63,9 +63,7 @@ def keep_open_s(box: KnownBox) -> float:
 
 def join(box: KnownBox, endpoint: Endpoint, login: Callable[[], Wire]) -> mux.SharedWire | None:
     """Return the box's shared connection if there is one; whether the box answers is not known yet.
-
-    `login` makes the login for what the connection does not take.
-    """
+    `login` makes the login for what the connection does not take."""
     path = _socket_of(box, endpoint)
     if path is None or not path.exists() or _is_revoked(box, endpoint):
         return None

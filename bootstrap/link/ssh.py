@@ -106,12 +106,10 @@ def login(  # noqa: PLR0913 - each has its own name where it is called
 ) -> SshWire:
     """Log in to the box once. Its host key is checked before anything is sent.
 
-    `again` makes a further login, for a box that allows one command at a time in each.
-
-    `dialing` is the connection started with `dial`. At first contact the host
-    key is pinned, with the box's record `known`, after the login succeeded.
-    Raises UnreachableError, HostKeyError, UsageError (`host_key` is not a
-    fingerprint), BoxstrapError if nothing can be written here.
+    At first contact that key is pinned after the login succeeded, with the box's record `known`.
+    `again` makes a further login, for a box that allows one command at a time in each. Raises
+    UnreachableError, HostKeyError, UsageError (`host_key` is not a fingerprint), BoxstrapError if
+    nothing can be written here.
     """
     endpoint, prompt = dialing.endpoint, Prompt(say)
     try:

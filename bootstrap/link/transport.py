@@ -1,10 +1,7 @@
 """paramiko's transport, changed for fast and safe logins.
 
-Changes: a 10 MiB window; AES-GCM first, and no weak algorithms or SHA-1 signatures; fewer
-renegotiations of keys; the service request is sent together with the first login attempt (saves a
-round trip); the box can be asked whether it accepts a key before its passphrase is asked for; the
-reason that a box gives when it hangs up is kept. Private names of paramiko are used: before its
-range in pyproject.toml is widened, tests/unit/link must have passed with the new version.
+Private names of paramiko are used: before its range in pyproject.toml is widened, tests/unit/link
+must have passed with the new version.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The link to a box: its interface to the rest of boxstrap, and its errors.
 
-A `Wire` starts commands, each is a `Stream`. `SshWire` (link/ssh.py) and `LocalWire`
-(link/local.py) implement it. Code above this module doesn't know which one it uses.
+Code above this module doesn't know whether a `Wire` is one over SSH or to this machine itself.
 
 UnreachableError       can't reach the box or log in
 ├── LinkLost           the link died; what runs on the box continues

@@ -1,11 +1,8 @@
 """Load a profile: find, read, extend, merge, set, check. No network; nothing in it is run.
 
-`--set key.sub=value` sets one value, on top of every file. The key decides how the text is read.
-If it expects text, the text is taken as typed, so `--set python.version=3.10` means 3.10.
-
-Profiles are found by name or path. Beside the user's are their own commands (`secrets`, `notify`):
-no repository can set them. The public keys that a profile names are read here too, and the merged
-profile is written as text, each value with its origin.
+`--set key.sub=value` sets one value, on top of every file. If the key expects text, the text is
+taken as typed, so `--set python.version=3.10` means 3.10. Beside the user's profiles are their own
+commands (`secrets`, `notify`): no repository can set them.
 """
 
 from __future__ import annotations

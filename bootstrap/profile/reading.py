@@ -1,10 +1,9 @@
 """Turn YAML nodes into values with origins, merge them, and build a Profile of them.
 
-YAML's surprises are caught here: where text is expected, `3.10`, `0600`, `22:22`,
-`on` and dates are errors that say what YAML would have made of them and how to
-write what was meant. Strict: a value of the wrong type is a problem, and is never converted.
-
-Mappings are merged; a later list or scalar replaces the earlier one.
+YAML's surprises are caught here: where text is expected, `3.10`, `0600`, `22:22`, `on` and dates
+are errors that say what YAML would have made of them and how to write what was meant. Strict: a
+value of the wrong type is a problem, and is never converted. Mappings are merged; a later list or
+scalar replaces the earlier one.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """The schema of a profile: one class per section, with attributes named as the YAML's keys.
 
-Rules of values are in `values.py`; `reading.py` reads, merges and checks. Every key says what it
-takes from the user (`Free`: nothing). An item of `data:` says where it comes from, and where it
-goes on the box; a pattern of `train.metrics`, with a `{name}` for each number, becomes an
-expression.
+Every key says what it takes from the user (`Free`: nothing). Rules of values are in `values.py`.
 """
 
 # No `from __future__ import annotations`: `Section` reads them as types.

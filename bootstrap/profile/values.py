@@ -1,11 +1,10 @@
 """What a key of a profile may hold: its kind, what it takes from the user, the rules of its values.
 
 A section of the schema is a class, and each key is a line of it. The annotation says what a key
-holds and what it takes from the user apart from what it says about a box; a test checks that every
-key is marked with that. What a repository's own profile takes needs the user's consent
-(`profile/consent.py`). `field` adds a key's default, limits and description. Reading, `--set`,
-checking, the JSON Schema and the docs all use `Section.fields`. It is plain Python because every
-command that reads a profile waits for its import (docs/adr/0024-a-schema-in-plain-python.md).
+holds, and what it takes from the user apart from what it says about a box: a test checks that each
+key is marked with that, and a repository's own profile needs their consent to it. It is plain
+Python because every command that reads a profile waits for its import
+(docs/adr/0024-a-schema-in-plain-python.md).
 
 A value that ends up in a shell, a path or an argument has an allow-list here. The renderer quotes
 all of them as well, so this is the first of two defences. Free text (a command, the value of a
@@ -163,10 +162,8 @@ def _not_of_git(path: str) -> str:
 
 
 def ordinary(path: str) -> str:
-    """Return `path`; raises ValueError if it is in /proc, /sys or /dev.
-
-    `/dev/shm` is allowed: an ordinary file system in memory, which may have repositories.
-    """
+    """Return `path`; raises ValueError if it is in /proc, /sys or /dev. `/dev/shm` is allowed: an
+    ordinary file system in memory, which may have repositories."""
     top = "/" + path.lstrip("/") if path.startswith("/") else path
     root, *folders = posixpath.normpath(top).split("/")
     if not root and folders[0] in ("proc", "sys", "dev") and folders[:2] != ["dev", "shm"]:

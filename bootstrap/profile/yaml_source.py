@@ -4,8 +4,6 @@ PyYAML's events are read one by one, so that limits apply before anything is bui
 YAML would give a value (a number, a date) is kept with its text, for the reader of profiles, which
 knows what was expected there. Anchors, aliases and tags are refused: a profile needs none, and a
 few lines of them can expand to terabytes.
-
-The problems of a profile are reported all together, each with its origin.
 """
 
 from __future__ import annotations

@@ -160,10 +160,8 @@ class Api:
         return self._checked(*self._read("GET", asked), model)
 
     def find(self, path: str, model: type[_Model], gone: Collection[str] = ()) -> _Model | None:
-        """As `get`, but return None if the API says that no such thing exists.
-
-        `gone`: its codes for that; without any, each 404 of the API itself says it.
-        """
+        """As `get`, but return None if the API says that no such thing exists. `gone`: its codes
+        for that; without any, each 404 of the API itself says it."""
         status, answer = self._read("GET", path)
         return None if _is_gone(status, answer, gone) else self._checked(status, answer, model)
 

@@ -1,9 +1,7 @@
 """What a training costs: rented hours, disk, egress, buying instead.
 
-Dollars are US dollars; a month has 730 hours, as providers bill disks. The arithmetic is pure.
-
-Prices of GPUs: the dated table that ships, live offers of accounts, and catalogues of clouds. A
-price says when and where it was read. `prices.json` is renewed by `make prices`.
+Dollars are US dollars; a month has 730 hours, as providers bill disks. A price says when and where
+it was read; the dated table that ships, `prices.json`, is renewed by `make prices`.
 """
 
 from __future__ import annotations

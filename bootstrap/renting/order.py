@@ -31,10 +31,8 @@ _NEAREST = 5
 
 
 def order_of(profile: Profile, max_price: float | None, root: Path | None = None) -> RentOrder:
-    """Return what the profile orders; `max_price` overrides the profile's.
-
-    `root`: the repository, whose lock says which CUDA its torch needs.
-    """
+    """Return what the profile orders; `max_price` overrides the profile's. `root`: the repository,
+    whose lock says which CUDA its torch needs."""
     box, gpu, rent = profile.box, profile.gpu, profile.rent
     return RentOrder(
         gpu_names=gpu.names,
@@ -81,10 +79,8 @@ def _image_cuda(image: str | None) -> str:
 def accounts_for(
     named: str | None, loaded: LoadedProfile, *, only_look: bool = False, network: str = ""
 ) -> list[CloudAccount]:
-    """Return the accounts to ask: that of the named provider, else all that have a key.
-
-    `network`: only those whose boxes can share one. Raises UsageError if there is none.
-    """
+    """Return the accounts to ask: that of the named provider, else all that have a key. `network`:
+    only those whose boxes can share one. Raises UsageError if there is none."""
     profile = loaded.profile
     name = named or profile.rent.provider or profile.provider.account
     if name and name not in accounts.PROVIDERS:

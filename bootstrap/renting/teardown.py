@@ -22,8 +22,8 @@ from bootstrap.errors import BoxstrapError, NotSafeError, UnreachableError, Usag
 from bootstrap.link import shared
 from bootstrap.link.prompt import Prompt
 from bootstrap.link.record import KnownBox, all_boxes, read_box, retire, save_box
-from bootstrap.link.registry import find_known, lookup
-from bootstrap.link.target import BoxOptions, EachTime, Once
+from bootstrap.link.registry import find_known
+from bootstrap.link.target import BoxOptions, EachTime, Once, parse_host
 from bootstrap.providers.api import RefusedKeyError, UndecidedError
 from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.offer import Leftover, RentedBox, RentedState
@@ -334,9 +334,9 @@ def _refuse_unsafe(
 def _known(options: BoxOptions) -> KnownBox | None:
     if not options.host:
         return None
-    target, box = lookup(options.host)
+    target = parse_host(options.host)
     never_met = KnownBox(target.text, target.text) if target.is_rented else None
-    return box or find_known(target) or never_met
+    return find_known(target) or never_met
 
 
 def secure(box: BoxLogin, screen: Screen, wish: TeardownOptions) -> list[Loss]:

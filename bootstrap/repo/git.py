@@ -141,9 +141,7 @@ def start_git(
     most_memory_kib: int = 0,
 ) -> subprocess.Popen[bytes]:
     """Start `git <arguments>` on the repository at `folders`, with its three streams piped.
-
-    `most_memory_kib` limits its address space, if the system supports that.
-    """
+    `most_memory_kib` limits its address space, if the system supports that."""
     try:
         return subprocess.Popen(
             [*_bounded(most_memory_kib), "git", *folders.options(), *_OPTIONS, *arguments],

@@ -1,11 +1,8 @@
 """The repository on this machine: found, its owner checked, read without running what it names.
 
-Its identity stays the same when its remote or its path changes:
-
-    repositories/DIGEST.json   one for each repository, in the state folder: its id, its git
-                               folder, the first commit of its main line
-
-Nothing is written into the repository itself (docs/adr/0021).
+Its identity stays the same when its remote or its path changes: `repositories/DIGEST.json` in the
+state folder has its id, its git folder and the first commit of its main line. Nothing is written
+into the repository itself (docs/adr/0021).
 """
 
 from __future__ import annotations

@@ -73,10 +73,8 @@ def index_working_tree(
     untracked: bool,
     check: Callable[[Iterable[bytes]], None],
 ) -> Indexed:
-    """Write the bytes of the working tree into the store.
-
-    `check` may refuse untracked files before they are read. Raises GitError.
-    """
+    """Write the bytes of the working tree into the store. `check` may refuse untracked files before
+    they are read. Raises GitError."""
     listed = listing(here.repository, untracked=untracked)
     plain = is_plain(listed)
     if plain and listed == store.read("listing"):
@@ -232,10 +230,8 @@ def with_lfs(here: LocalRepository, paths: Collection[bytes]) -> list[bytes]:
 
 
 def pointers_of_commit(here: LocalRepository, listed: bytes, index: Path) -> list[bytes]:
-    """Return the commit's LFS files, which are pointers; `listed` is from `ls-tree -r -z`.
-
-    `index` is a scratch file to write. Raises GitError.
-    """
+    """Return the commit's LFS files, which are pointers; `listed` is from `ls-tree -r -z`. `index`
+    is a scratch file to write. Raises GitError."""
     entries = [entry.partition(b"\t") for entry in listed.split(b"\0") if entry]
     blobs = [about.split(b" ")[2] for about, _, path in entries if _is_attributes(path)]
     own = here.repository.place.common_dir / "info" / "attributes"

@@ -1,8 +1,7 @@
 """Addresses of repositories: which may be cloned from, and which parts may be kept.
 
-git runs a program for some of them (`ext::sh -c …`, any `NAME::…`, see
-gitremote-helpers(7)) and reads others as options (`-u…`): so what is allowed is
-listed here, and everything else is refused before git sees it.
+git runs a program for some of them (`ext::sh -c …`, any `NAME::…`, see gitremote-helpers(7)) and
+reads others as options (`-u…`): all that is not allowed here is refused before git sees it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """The files in a working tree: git says what is tracked or ignored, the disk what exists.
 
-Submodules count as ordinary folders. Only names are read.
-
-Files that look like credentials, by name or content, stay on this machine.
+Submodules count as ordinary folders. What looks like a credential stays on this machine.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ would take on another GPU, if the smoke test measured both models.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from collections.abc import Iterable, Sequence
@@ -270,21 +271,17 @@ def box_or_home(
     """
     if gone := find_gone(options, names):
         return gone
-    box = None
     try:
-        box = BoxLogin.open(options, screen, with_details=with_details)
-        asked: list[str | None] = [*names]
-        for name in asked or [None]:
-            box.runs(name, every=every)
+        with contextlib.ExitStack() as until_found:
+            box = BoxLogin.open(options, screen, with_details=with_details)
+            until_found.enter_context(box)
+            asked: list[str | None] = [*names]
+            for name in asked or [None]:
+                box.runs(name, every=every)
+            until_found.pop_all()
+            return box
     except (UnreachableError, UsageError) as error:
-        if box:
-            box.close()
         return kept_instead(options, names, error, screen)
-    except BaseException:
-        if box:
-            box.close()
-        raise
-    return box
 
 
 def find_gone(options: BoxOptions, names: Sequence[str] = ()) -> list[RunAtHome]:

@@ -101,7 +101,8 @@ def wait_for(  # noqa: PLR0913 - as it was typed
                 listener = _Listener(box, notifiers, screen)
                 over.append(_await_end(box, one, screen, note, listener, patience))
         except KeyboardInterrupt:
-            screen.result({"box": box.name, "runs": _plain_rows(box, [*seen.values()])})
+            rows = [_row(box, one) for one in seen.values()]
+            screen.result({"box": box.name, "runs": rows})
             raise
         ended = _as_they_ended(box, over)
         over = [*ended.runs]
@@ -182,12 +183,8 @@ def _detach(box: BoxLogin, runs: Sequence[Run], screen: Screen) -> None:
         if told
         else "they ended meanwhile: nobody is told."
     )
-    rows = _plain_rows(box, runs)
+    rows = [_row(box, one) for one in runs]
     screen.result({"box": box.name, "runs": rows, "told": addresses if told else []}, text)
-
-
-def _plain_rows(box: BoxLogin, runs: Sequence[Run]) -> list[RunThatEnded]:
-    return [_row(box, one) for one in runs]
 
 
 class _Listener:

@@ -290,9 +290,7 @@ def _look_at_all(
     boxes: Sequence[KnownBox], look: Callable[[KnownBox, Screen], GuardedBox]
 ) -> list[GuardedBox | BoxstrapError]:
     """Look at the boxes at the same time; what is reported meanwhile has the box's name before it.
-
-    An error of one box, also of ours, is that box's result.
-    """
+    An error of one box, also of ours, is that box's result."""
     from bootstrap.fleet.fan_out import fan_out
     from bootstrap.fleet.screens import plain_screens
 

@@ -14,10 +14,8 @@ _CHECKOUT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__f
 
 
 def _leave_out_this_folder() -> None:
-    """Import nothing from the current folder, which may be a repository with a `yaml.py`.
-
-    Only if it holds this package, as in a checkout, does it stay.
-    """
+    """Import nothing from the current folder, which may be a repository with a `yaml.py`. Only if
+    it holds this package, as in a checkout, does it stay."""
     try:
         here = os.path.realpath(os.curdir)
     except OSError:  # it was removed

@@ -364,10 +364,8 @@ def for_each_box(  # noqa: PLR0913 - what a task says of itself, and a sweep of 
     streams: bool = False,
     once: Once | None = None,
 ) -> list[Outcome[None]]:
-    """Call `body` with a call for each box, at the same time, and show how each ended.
-
-    Raises UsageError for options that are about one box.
-    """
+    """Call `body` with a call for each box, at the same time, and show how each ended. Raises
+    UsageError for options that are about one box."""
     from bootstrap.fleet.fan_out import fan_out
     from bootstrap.fleet.screens import make_box_screens
     from bootstrap.link.target import Once

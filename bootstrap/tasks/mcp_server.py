@@ -132,9 +132,7 @@ def command_line(
 
 def _claim(name: str, arguments: Mapping[str, Any], into: Path | None) -> Path | None:
     """Make the file or folder that the command is to write, so that it is a new one; return it.
-
-    Raises ValueError for one that is not below `into`, or there already.
-    """
+    Raises ValueError for one that is not below `into`, or there already."""
     option = EFFECTS[_command_name(name)].writes
     if not into or option not in arguments:
         return None

@@ -157,9 +157,7 @@ def step_line(  # noqa: PLR0913 - a line is made of these
     turn: int = 0,
 ) -> list[Part]:
     """Lay out the row in exactly `width` columns (40 or more); `price` is in dollars an hour.
-
-    `turn` counts the frames and turns the spinner of a running step.
-    """
+    `turn` counts the frames and turns the spinner of a running step."""
     colour = COLOURS[row.state]
     mark = marks.spinner[turn % len(marks.spinner)] if row.state == RUNNING else marks.of[row.state]
     quiet = colour if row.state in {WAITING, SKIPPED} else ""

@@ -90,10 +90,8 @@ def find_environment(
     run: commands.ScriptCommand | None = None,
     script: str = "",
 ) -> Environment:
-    """Return the environment of the repository; `brought`: what its training imports.
-
-    `run` is the page's line for the training `script`: what is installed nearest to it counts.
-    """
+    """Return the environment of the repository; `brought`: what its training imports. `run` is the
+    page's line for the training `script`: what is installed nearest to it counts."""
     root, project, lock_file = said.root, said.project, said.root / "uv.lock"
     lock, has_lock = files.text_of_file(lock_file, files.LARGEST), lock_file.is_file()
     page = _TrainingPage(said, _own_install(said, run), run)

@@ -73,10 +73,8 @@ class Facts:
 
 
 def inspect_repository(root: Path, *, command: str = "", script: str = "") -> Facts:
-    """Collect the facts of the files at `root`: all but its `url` and `last_commit`.
-
-    `command` is the training command, or `script` the training script, that the user chose.
-    """
+    """Collect the facts of the files at `root`: all but its `url` and `last_commit`. `command` is
+    the training command, or `script` the training script, that the user chose."""
     said = commands.read_commands(root)
     found = scripts.candidates(root, [run.script for run in said.runs], said.called)
     usable = [each for each in found if fits(REPO_PATH, each.path)]

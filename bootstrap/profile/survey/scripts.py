@@ -99,9 +99,7 @@ def candidates(
     root: Path, said_to_run: Iterable[str], called: Mapping[str, str]
 ) -> list[TrainingCandidate]:
     """Return possible trainings, likeliest first; `said_to_run` are scripts that a page names.
-
-    `called`: the command of the repository by which a script is run.
-    """
+    `called`: the command of the repository by which a script is run."""
     named = list(dict.fromkeys(said_to_run))
     found = []
     # `python setup.py install` is what many pages say to run.
