@@ -20,6 +20,9 @@ class Values:
     """The hardware that was ordered, see `verdict/expected_hardware.py`."""
     smoke: str = "quick"
     """How thoroughly each GPU is tried."""
+    authorized_keys: Sequence[str] = []
+    secret_ids: Sequence[str] = []
+    """What stands for the value of each secret; none of a door's."""
     prepare: Sequence[str] = []
     train_nodes: str = ""
     results_of_all: bool = False

@@ -16,7 +16,7 @@ from contextlib import suppress
 
 from . import MAIN
 from .processes import begin_apart, is_alive
-from .run_folder import QUEUED, RUNNING, RunFolder, lines_of, write_whole
+from .run_folder import QUEUED, RUNNING, RunFolder, lines_of, runs_below, write_whole
 
 _LOOKS = 30  # until the lease's monitor has seen what was added: it looks every ten seconds
 
@@ -120,8 +120,26 @@ def lease(_: RunFolder, asked: dict[str, str]) -> Iterator[str]:
         yield f"lease\t{kept}\t{files.first('lease.state')}"
 
 
+def wipe(_: RunFolder, asked: dict[str, str]) -> Iterator[str]:
+    """Remove the secrets from this box, while no setup is at work. Live runs keep what they were
+    started with."""
+    from . import env_files  # few words need these
+    from .work.lock import take_lock
+
+    lock = take_lock(asked["home"], 0, lambda _: None)
+    if not lock:
+        yield "busy\tyes"
+        return
+    with lock:
+        for run in runs_below(f"{asked['home']}/runs"):
+            with suppress(FileNotFoundError):  # addresses are secrets, too
+                os.unlink(f"{run.path}/notify_to")
+        wiped = env_files.wipe(asked["home"], asked["names"].split())
+    yield from map("wiped\t{}".format, wiped)
+
+
 _OF_LEASE = ("state", "extended", "ids", "digests")
-VERBS = {each.__name__: each for each in (end, wait, first, safe, detach, lease)}
+VERBS = {each.__name__: each for each in (end, wait, first, safe, detach, lease, wipe)}
 
 
 def main() -> None:

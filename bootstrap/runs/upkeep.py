@@ -25,7 +25,6 @@ from bootstrap.link.target import BoxOptions
 from bootstrap.link.wire import LinkLost, NoAnswer
 from bootstrap.repo.place import repository_root
 from bootstrap.sizes import duration, seconds_of, size
-from bootstrap.steps.shell import functions
 from bootstrap.transfer.manifest import Manifest
 from bootstrap.ui.screen import Screen
 from bootstrap.value import Document, dataclass, replace
@@ -140,9 +139,6 @@ def report_safe_results(box: BoxLogin, run: Run, manifest: Manifest) -> None:
         box.ask_word("safe", run=name, note=note, made=manifest.home_note())
 
 
-_WIPERS = ("have", "write_file"), ("as_shell", "wipe_secrets")
-
-
 @dataclass(frozen=True)
 class SecretRow(Document):
     """One secret: whether the profile names it, where its value is, and which boxes hold it."""
@@ -219,12 +215,7 @@ def _rows(named: list[str], folder: Path | None, held: Mapping[str, str] | None)
 def wipe_secrets(options: BoxOptions, screen: Screen) -> WipedSecrets:
     """Remove all secrets from the box. Raises BusyError while a setup is running on it."""
     with BoxLogin.open(options, screen) as box:
-        base, shell = _WIPERS
-        answer = box.query(
-            "wipe",
-            functions=functions("lib", "base", base) + functions("steps", "shell", shell),
-            names=" ".join(box.known.secrets or ()),
-        )
+        answer = box.ask_word("wipe", names=" ".join(box.known.secrets or ()))
         wiped = what_was_wiped(answer, box.label)
         box.note_held(())
         living = tuple(run.name for run in box.state.runs if run.state == "running")

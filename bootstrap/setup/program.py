@@ -18,7 +18,7 @@ from bootstrap.steps.shell import assignments, bare_python, bare_shell, onbox_fi
 from bootstrap.value import dataclass
 
 _LIBRARY_HERE = re.compile(r"^( *)# library: ([a-z0-9_/ ]+)\n", re.MULTILINE)
-_NOT_OF_A_DOOR = ("onbox/transfer/", "onbox/from_memory.py", "doors/fetch.sh", "lib/uv.sh")
+_NOT_OF_A_DOOR = ("onbox/transfer/", "onbox/from_memory.py", "onbox/server.py", "doors/fetch.sh")
 """What comes with a query and doesn't stay, or before a narrow door's program."""
 _OF_FEW = {
     "onbox/data/download.py": "DATA",

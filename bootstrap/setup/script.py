@@ -90,8 +90,7 @@ OF_ONE_RUN = (
 """Variables that differ between runs of one profile; all others are the same."""
 
 _OF_STEPS = {
-    "shell": ("ENV_NAMES", "ENV_VALUES", "SECRETS", "SECRETS_ID", "SECRET_IDS"),
-    "ssh": ("AUTHORIZED_KEYS",),
+    "shell": ("ENV_NAMES", "ENV_VALUES", "SECRETS", "SECRETS_ID"),
     "agent": ("INDEX",),
     "repo": (
         *("REPO_COMMIT", "REPO_SNAPSHOT", "REPO_TREE", "REPO_BRANCH"),

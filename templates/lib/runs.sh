@@ -25,8 +25,8 @@ live_run() {
   return 1
 }
 
-# request_run: prints what a run of the tree and the state that come on standard input is made of, each once it is known;
-# and whether the step `shell` is not right. onbox/steps/run.py starts it.
+# request_run: prints what a run of the tree and the state that come on standard input is made of, each once it is known.
+# onbox/steps/run.py starts it.
 request_run() {
   local number
   set +e
@@ -35,8 +35,7 @@ request_run() {
   read -r number || return
   use_tree "$number"
   read -r REPO_SNAPSHOT REPO_COMMIT REPO_TREE REPO_BRANCH || return
-  find_reason shell
-  facts ${WHY:+"wrong=shell"}
+  facts
 }
 
 # Whether a training begins, and must not because results of earlier runs would be lost: known before anything is done.

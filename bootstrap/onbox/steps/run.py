@@ -97,14 +97,14 @@ def _begin(asked: Asked, state: SentState, setup: Popen[bytes]) -> None:
 def _wrong_step(setup: SetupFacts) -> str:
     """Name a step that is not right. The box itself was checked when it was set up, and may have
     been found bad since."""
-    names = filter(setup.has, ("gpu", "smoke", "python", "data", "prepare"))
+    names = filter(setup.has, ("shell", "gpu", "smoke", "python", "data", "prepare"))
     steps = {name: step_named(name, setup) for name in names}
     of_tree = [name for name in steps if steps[name].is_of_tree]
     spoiled = (name for name in steps if name not in of_tree and steps[name].is_spoiled)
     if found := next(spoiled, "gpu" if "gpu" in steps and is_returned(setup) else ""):
         return found
-    wrong = (name for name in of_tree if steps[name].reason())
-    return setup.one("wrong") or next(wrong, "")
+    wrong = (name for name in ("shell", *of_tree) if name in steps and steps[name].reason())
+    return next(wrong, "")
 
 
 def _tell(setup: Popen[bytes], *words: str) -> None:

@@ -48,6 +48,11 @@ class SetupFacts:
     def is_asked(self, step: str) -> bool:
         return step in f"{self.one('only')},{self.one('redo')}".split(",")
 
+    @property
+    def variables(self) -> list[str]:
+        """The profile's: their names, then their values."""
+        return [*self.facts.get("env_name", [""]), *self.facts.get("env_value", [""])]
+
     @cached_property
     def environment(self) -> BoxEnvironment:
         """That of its tree; for a tree beside, once its files are placed."""

@@ -35,7 +35,9 @@ class TrainStep(BoxStep):
         the box's. These decide only whether it is built again.
         """
         command, chosen = self.setup.one("command"), self.setup.environment.chosen
-        return _digest(self.content, command, chosen, *self._variables, *filter(None, [self.data]))
+        return _digest(
+            self.content, command, chosen, *self.setup.variables, *filter(None, [self.data])
+        )
 
     @cached_property
     def content(self) -> str:
@@ -49,11 +51,6 @@ class TrainStep(BoxStep):
         from .data import DataStep
 
         return DataStep(self.setup).noted_content
-
-    @property
-    def _variables(self) -> list[str]:
-        facts = self.setup.facts
-        return [*facts.get("env_name", [""]), *facts.get("env_value", [""])]
 
     @cached_property
     def _run(self) -> RunFolder | None:
@@ -99,7 +96,7 @@ class TrainStep(BoxStep):
         chosen = os.fsencode(f"{self.setup.environment.chosen}\n")
         environment = hashlib.sha256(chosen).hexdigest()
         lines = [f"environment {environment}", f"python {self.values.python_id}"]
-        lines.append(f"variables {_digest(*self._variables)}")
+        lines.append(f"variables {_digest(*self.setup.variables)}")
         secrets = self.setup.one("secrets_id")
         return [*lines, f"secrets {secrets}"] if secrets else lines
 

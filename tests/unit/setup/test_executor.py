@@ -137,11 +137,12 @@ class ScriptedBox:
         sets = ("gpu.require=false", f"box.workdir={self.folder}")
         request = SetupRequest("local", "local", sets, self.repository.root, **asked)  # type: ignore[arg-type]
         made = get_context(request, told, cancel)
-        gated = f"apply_shell() {{ until [ -e '{self.gate}' ]; do sleep 0.05; done; : {script}"
+        waits = f"until [ -e '{self.gate}' ]; do sleep 0.05; done; : {script}"
+        gated = (
+            f"inputs_shell() {{ inputs v1; }}; check_shell() {{ :; }}; apply_shell() {{ {waits}; }}"
+        )
         text = made.payload.script.replace(
-            "load_program && main",
-            'load_program && eval "own_$(declare -f apply_shell)" && '
-            f"{gated}; own_apply_shell; }} && main",
+            "load_program && main", f"load_program && {gated} && main"
         )
         assert text != made.payload.script
         vars(made.payload).update(script=text, script_id=script_id(text))

@@ -17,17 +17,16 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bootstrap.boxes.secrets import packed
+from bootstrap.onbox.env_files import write_env_files
 from bootstrap.onbox.runs import new_run
 from bootstrap.onbox.steps.step import read_setup
 from bootstrap.onbox.steps.train import TrainStep
 from bootstrap.profile import make_profile
-from bootstrap.steps.shell import shell_part
 from tests.box_programs import lay_programs, runner_of
 from tests.unit.setup.scripts import loaded, render, variables_part
 from tests.unit.setup.test_lint import shellcheck
 from tests.unit.steps import test_env_file
-from tests.unit.steps.test_env_file import AS_SHELL, SHELLS
+from tests.unit.steps.test_env_file import SHELLS
 
 CHARACTERS = st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"], exclude_characters="\0")
 SHELLY = st.sampled_from("'\"`$()\\ !*?{}[]~#=;&|<>%-^aé日😀\u00a0")
@@ -53,20 +52,9 @@ SECRETS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\
 
 def environment_in(shell: str, values: Mapping[str, str], folder: Path) -> dict[bytes, bytes]:
     """Return the environment of a program that this shell starts after reading the file."""
-    flavour, argv, source = SHELLS[shell]
-    done = subprocess.run(
-        [
-            *("/bin/bash", "--norc", "-c"),
-            f"{shell_part('steps', 'shell')}\n{AS_SHELL}",
-            *("bash", flavour),
-        ],
-        input=packed(values),
-        capture_output=True,
-        env={"PATH": "/usr/bin:/bin", "LC_ALL": "C"},  # as the script's own `main` sets it
-        check=True,
-    )
-    file = folder / f"env.{flavour}"
-    file.write_bytes(done.stdout)
+    name, argv, source = SHELLS[shell]
+    file = folder / name
+    write_env_files(str(folder), values)
     program = shutil.which(argv[0])
     if program is None:
         pytest.skip(f"{argv[0]} is not installed: its environment file is not read")
@@ -94,7 +82,7 @@ def test_any_environment_value_arrives_byte_for_byte_in_every_kind_of_shell(
         wanted = {name.encode(): value.encode() for name, value in values.items()}
         assert {name: found.get(name) for name in wanted} == wanted
         made = {path.name for path in Path(folder).iterdir()}
-        assert made <= {"env.sh", "env.fish", "env.csh", ".config", ".local", ".cache"}
+        assert made <= {"env", "env.fish", "env.csh", ".config", ".local", ".cache"}
 
 
 @pytest.mark.parametrize("shell", ["bash", "dash"])
