@@ -1,8 +1,8 @@
 """A server of a repository for people, Jupyter or TensorBoard: found, or made and started, or ended
 (`want`). Its program has an environment of its own: the project's stays as it is.
 
-`onbox server BOX_HOME REQUEST` prints `doing WHAT`, `found yes`, `failed CODE`, `log LINE`,
-`stopped KIND`, `server JSON` (as the server wrote it), each with a tab.
+Comes with a query, with BOX_HOME and REQUEST, and prints `doing WHAT`, `found yes`, `failed CODE`,
+`log LINE`, `stopped KIND`, `server JSON` (as the server wrote it), each with a tab.
 """
 
 from __future__ import annotations

@@ -23,11 +23,12 @@ from urllib.parse import quote
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import BoxLacksError, BoxstrapError, StepFailedError, UsageError
 from bootstrap.link.exchange import answer_rows, stream_script
-from bootstrap.link.query import ask
+from bootstrap.link.query import build_query
 from bootstrap.link.target import BoxOptions
 from bootstrap.link.tunnel import Forward, Tunnel, forwards, hold, host_of, is_free, parse_forward
 from bootstrap.link.wire import PIECE, Wire
 from bootstrap.runs.remote_command import RemoteProject, project_of
+from bootstrap.steps.shell import sent_module
 from bootstrap.ui.screen import Screen
 from bootstrap.value import Document, document
 
@@ -184,7 +185,7 @@ def start_server(  # noqa: PLR0913 - each has its own name where it is called
         if word == "doing":
             doing(value)
     if "failed" in said or not said:
-        # Without the program of this version there is no answer.
+        # A box without the program gives no answer.
         code = "".join(said.get("failed", ["uv-missing"])[:1])
         raise _failure(kind, code, said.get("log", []), wire.label)
     return _server(kind, "".join(said.get("server", [])[:1]), "found" in said, wire.label)
@@ -202,7 +203,10 @@ def _place(home: str, project: RemoteProject, kind: ServerKind) -> str:
 
 def _said(wire: Wire, home: str, asked: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     """Yield the rows of the box's answer as they arrive. Raises LinkLost, NoAnswer."""
-    stream = stream_script(wire, ask("server", asked, workdir=posixpath.dirname(home)))
+    text, request = sent_module("onbox/server.py"), json.dumps(asked)
+    workdir = posixpath.dirname(home)
+    query = build_query("server", workdir=workdir, text=text, request=request)
+    stream = stream_script(wire, query)
     rest, size = b"", 0
     try:
         stream.close_write()

@@ -79,6 +79,15 @@ def sent_program(name: str) -> str:
     return f"import zlib,base64;exec(zlib.decompress(base64.b64decode('{packed}')))"
 
 
+def sent_module(name: str) -> str:
+    """Return a module of `onbox/` that comes with a query and doesn't stay, for `python -c`: it
+    imports from the program on the box, whose folder is the first argument."""
+    module = name.removesuffix(".py").replace("/", ".")
+    begin = "import sys;sys.path.insert(0,sys.argv.pop(1));import onbox;del sys.path[0]"
+    load = f"load({module!r},{onbox_files()[name]!r});sys.modules[{module!r}].main()"
+    return f"{begin}\n{_LOAD}\n{load}"
+
+
 _LOAD = """\
 import sys,types
 def load(name,text):

@@ -21,7 +21,7 @@ TOKEN = "0123456789abcdef" * 2
 def told(monkeypatch: pytest.MonkeyPatch, kind: ServerKind, *lines: str) -> Server:
     """Return the server as read from a box that prints these lines to any query."""
     script = "".join(f"printf '%s\\n' '{line}'\n" for line in lines)
-    monkeypatch.setattr(tunnel, "ask", lambda *_, **__: script)
+    monkeypatch.setattr(tunnel, "build_query", lambda *_, **__: script)
     wire, project = LocalWire(), RemoteProject("/work/homework", "/work/homework/.venv")
     return start_server(wire, kind, home="/work/.boxstrap", project=project, doing=str)
 
@@ -83,7 +83,7 @@ def test_why_jupyter_failed_to_start_is_shown_without_control_characters(
     assert "Jupyter does not start:\nno room" in str(caught.value)
     assert "\x1b" not in str(caught.value)
     with pytest.raises(BoxLacksError, match="nothing to install Jupyter with"):
-        told(monkeypatch, JUPYTER, "")  # no program of this version is there
+        told(monkeypatch, JUPYTER, "")  # the box has no program
     with pytest.raises(BoxLacksError, match="--logdir"):
         told(monkeypatch, TENSORBOARD, "failed\tno-events")
     with pytest.raises(StepFailedError):
