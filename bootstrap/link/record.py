@@ -250,8 +250,7 @@ class KnownBox:
 
     def workdir_of(self, key: str) -> str:
         """Return the working folder of this repository; if it was never set up, the last one."""
-        found = self.of(key) or self.last
-        return found.workdir or self.workdir
+        return (self.of(key) or self.last).workdir or self.workdir
 
     def using(self, key: str, **known: str) -> KnownBox:
         """Return the box with the repository as the one used last, and what is now known of it."""

@@ -175,8 +175,7 @@ def _whose_word(loaded: LoadedProfile, root: Path) -> str:
     files = {path: _is_committed(path, root) for path in named if path.is_relative_to(root)}
     own = [profile_label(path) for path, is_committed in files.items() if not is_committed]
     if files and len(own) == len(files):
-        listed = ", ".join(own)
-        return f"Not committed, so your own unless it came with the repository: {listed}."
+        return f"Not committed, so your own unless it came with the repository: {', '.join(own)}."
     return "The repository's author committed this."
 
 
@@ -186,8 +185,7 @@ def _is_committed(path: Path, root: Path) -> bool:
         content = os.fsencode(path.readlink()) if path.is_symlink() else paths.read_regular(path)
         name = path.relative_to(root).as_posix()
         asked = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"HEAD:{name}")
-        repository = open_repository(root)
-        said = run_git(repository.folders, *asked).decode().strip()
+        said = run_git(open_repository(root).folders, *asked).decode().strip()
     except (BoxstrapError, GitError, OSError, ValueError):
         return False
     digest = hashlib.new("sha256" if len(said) == 64 else "sha1", usedforsecurity=False)

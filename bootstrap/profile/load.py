@@ -400,8 +400,7 @@ def profile_label(path: Path) -> str:
 
 
 def _all_in(folder: Path) -> dict[str, Path]:
-    found = sorted(folder.glob("*.yaml"))
-    return {path.stem: path for path in found if _NAME.fullmatch(path.stem)}
+    return {path.stem: path for path in sorted(folder.glob("*.yaml")) if _NAME.fullmatch(path.stem)}
 
 
 def _in(folder: Path, name: str) -> Path | None:

@@ -62,8 +62,7 @@ class Rule:
             text = text.rstrip("\n")
         wrong = self._wrong(text)
         if wrong:
-            how = self.block and "\n" in text
-            raise ValueError(f"{wrong}: {_ONE_LINE}" if how else wrong)
+            raise ValueError(f"{wrong}: {_ONE_LINE}" if self.block and "\n" in text else wrong)
         return self.finish(text) if self.finish else text
 
     def _wrong(self, text: str) -> str:

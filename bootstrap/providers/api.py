@@ -315,8 +315,7 @@ class Api:
             answer.release_conn()
         with contextlib.suppress(*_NO_DATE):
             self.answered_at = parsedate_to_datetime(answer.headers.get("Date", "")).timestamp()
-        links = answer.headers.get("Link", "")
-        found = _NEXT.search(links)
+        found = _NEXT.search(answer.headers.get("Link", ""))
         is_own = found and found[1].startswith(f"{self._address}/")
         self.next_path = found[1].removeprefix(self._address) if found and is_own else ""
         try:

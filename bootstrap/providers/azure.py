@@ -327,16 +327,14 @@ class Azure(CloudAccount):
         tags = {TAG: mark, PRICE_TAG: f"{offer.price:.6f}"}
         if hold:
             tags[HOLD_TAG] = str(hold)
-        group = {"location": region, "tags": tags}
-        self._azure.put(_group_path(subscription, mark), group, _Group)
+        self._azure.put(_group_path(subscription, mark), {"location": region, "tags": tags}, _Group)
         place = inside(subscription, mark)
         path = f"{_deployment_path(place)}?{_GROUPS}"
         end = self._azure.now + hold if hold else None
         template = template_of(place, offer, order, public_key, end)
         wanted = {"properties": {"mode": "Incremental", "template": template}}
         try:
-            made = self._azure.put(path, wanted, _Deployment)
-            failed = self._failure(path, made)
+            failed = self._failure(path, self._azure.put(path, wanted, _Deployment))
         except api.RefusedError as refused:
             # One that is there already: a request before this one made it.
             failed = self._failure(path, None) if refused.code == _IS_THERE else refused

@@ -126,8 +126,7 @@ def template_of(
         ),
     ]
     if end is not None:
-        vm = vm_path(place)
-        schedule = one("Microsoft.DevTestLab/schedules", TIMES, [vm])
+        schedule = one("Microsoft.DevTestLab/schedules", TIMES, [vm_path(place)])
         made.append({**schedule, "name": SCHEDULE, **schedule_of(place, region, end)})
     return {"$schema": _TEMPLATE, "contentVersion": "1.0.0.0", "resources": made}
 

@@ -173,8 +173,7 @@ class CloudAccount(ABC):
             known = next(found, api.Refusal(is_final=False, may_pass=None))
             left = self._left() if known.is_final else ""
             why = f" {known.means}{left}." if known.means else ""
-            said = f"{refused.what}{why}"
-            error = NoOfferError(said, where=self.name, is_final=known.is_final)
+            error = NoOfferError(f"{refused.what}{why}", where=self.name, is_final=known.is_final)
             error.may_pass = known.may_pass
             raise error from None
 

@@ -235,8 +235,7 @@ class GoogleApi(api.TokenApi):
             self.pause(pause)
             waited, looks = waited + pause, looks + 1
             try:
-                place = f"{path}/operations/{operation.name}"
-                operation = self.get(place, GoogleOperation)
+                operation = self.get(f"{path}/operations/{operation.name}", GoogleOperation)
             except UnreachableError as error:
                 raise api.UndecidedError(
                     f"it is unknown whether this was done: {error.what}", where=self.provider

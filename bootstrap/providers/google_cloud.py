@@ -378,8 +378,7 @@ class GoogleCloud(CloudAccount):
             self._google.delete(place, GoogleOperation, GONE)
 
     def stop(self, box_id: str) -> None:
-        place = self._place(box_id)
-        self._google.post(f"{place}/stop?discardLocalSsd=true", None, GoogleOperation)
+        self._google.post(f"{self._place(box_id)}/stop?discardLocalSsd=true", None, GoogleOperation)
 
     def start(self, box_id: str) -> None:
         """As `CloudAccount.start`: the operation says whether there is room for it."""
@@ -395,8 +394,7 @@ class GoogleCloud(CloudAccount):
         for one in self._google.every("aggregated/disks", _Disk, filter=f"labels.{LABEL}:*"):
             if not one.users:
                 size, where = float(one.size_gb), f"{one.name}, {_last(one.zone)}"
-                price = size * _DISK_GB_HOUR
-                found.append(Leftover(self.name, one.id, where, "disk", size, price))
+                found.append(Leftover(self.name, one.id, where, "disk", size, size * _DISK_GB_HOUR))
         return found
 
 

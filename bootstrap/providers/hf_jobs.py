@@ -157,8 +157,7 @@ class HuggingFaceJobs(CloudAccount):
         """Return an offer for each kind of machine: nothing says how many are free."""
         if order.spot or order.volume:  # a bucket is no disk
             return ()
-        offers = (_offered(one) for one in self._hardware.values())
-        return [offer for offer in offers if offer]
+        return [*filter(None, map(_offered, self._hardware.values()))]
 
     def _rent(self, offer: Offer, order: RentOrder, mark: str, public_key: str) -> str:  # noqa: ARG002 - it lets in the keys of the user's page
         wanted = {

@@ -150,8 +150,7 @@ class Lambda(CloudAccount):
     def add_key(self, public_key: str) -> None:
         if not self._key_name(public_key):
             name = f"boxstrap-{hashlib.sha256(public_key.encode()).hexdigest()[:12]}"
-            body = {"name": name, "public_key": public_key}
-            self._api.post("/api/v1/ssh-keys", body, NOTHING)
+            self._api.post("/api/v1/ssh-keys", {"name": name, "public_key": public_key}, NOTHING)
 
     def _key_name(self, public_key: str) -> str:
         keys = self._api.get("/api/v1/ssh-keys", Envelope[Sequence[_LambdaKey]]).content

@@ -227,8 +227,7 @@ class Paperspace(CloudAccount):
     def log(self, box_id: str) -> Sequence[str]:
         """As `CloudAccount.log`: the errors of its events, oldest first."""
         page = self._api.get("/v1/machine-events", _Page[_PaperspaceEvent], machineId=box_id)
-        said = [f"{one.name}: {one.error}" for one in page.content if one.error]
-        return said[::-1]
+        return [f"{one.name}: {one.error}" for one in page.content if one.error][::-1]
 
     def destroy(self, box_id: str) -> None:
         self._api.delete(f"/v1/machines/{api.segment(box_id)}", api.NOTHING)

@@ -361,8 +361,7 @@ class Vast(CloudAccount):
                 ) from None
 
     def destroy(self, box_id: str) -> None:
-        path = f"/api/v0/instances/{api.segment(box_id)}/"
-        ended = self._api.delete(path, _VastContract, _GONE)
+        ended = self._api.delete(f"/api/v0/instances/{api.segment(box_id)}/", _VastContract, _GONE)
         if ended and not ended.success:
             raise api.UndecidedError(f"it didn't destroy {box_id}.", where=self.name)
 

@@ -98,8 +98,7 @@ def describe_left(terms: rules.LeaseTerms, state: rules.LeaseState, use: BoxLeas
 def read_count(box: KnownBox) -> rules.LeaseState:
     """Return the count so far; an empty one if there is none or its file is invalid."""
     try:
-        kept = read_record(box.folder / GUARD)
-        return rules.LeaseState.read(kept["counted"])
+        return rules.LeaseState.read(read_record(box.folder / GUARD)["counted"])
     except (OSError, ValueError, TypeError, KeyError):
         return rules.LeaseState()
 

@@ -71,8 +71,7 @@ def _torch_cuda(profile: Profile, root: Path | None) -> str:
 def _image_cuda(image: str | None) -> str:
     """Return the CUDA in an image's name. Its driver must support exactly that: a container that
     needs more never starts."""
-    name = (image or "").rpartition("/")[2]
-    found = _IMAGE_CUDA.search(name)
+    found = _IMAGE_CUDA.search((image or "").rpartition("/")[2])
     return f"{found[1]}.{found[2]}" if found else ""
 
 
@@ -120,8 +119,7 @@ def offers_of(
     fitting = [offer for offer in catalog if not offer.misses(order)]
     others = [offer for offer in catalog if offer.misses(order)]
     if not fitting:
-        loose = order.loosened()
-        others = _catalogs(account_list, loose)
+        others = _catalogs(account_list, order.loosened())
     fitting.sort(
         key=lambda offer: (offer.preference(order), offer.price, -(offer.reliability or 0.0))
     )

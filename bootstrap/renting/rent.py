@@ -306,8 +306,7 @@ class Renter:
         wish, account = self._wish, self._accounts[offer.provider]
         hours = lease_hours(wish.order, offer.price)
         if wish.caps:
-            asks = RentalTerms(offer.price, hours, offer.boxes)
-            check_caps(wish.caps, asks, self._clock.now())
+            check_caps(wish.caps, RentalTerms(offer.price, hours, offer.boxes), self._clock.now())
         if said := low_balance(account, offer.price * offer.boxes):
             self._reporter.warn(said)
         try:
@@ -442,8 +441,7 @@ class Renter:
         """Raise UnreachableError if the box is of a cluster of which another one may hold work."""
         account = account_for(box, self._accounts)
         try:
-            there = cluster.still_there(box, account)
-            cluster.others_to_end(account, there, self._clock.now())
+            cluster.others_to_end(account, cluster.still_there(box, account), self._clock.now())
         except NotSafeError as kept:
             raise UnreachableError(
                 f"{error.what}; {kept.what}", where=box.host, hint=kept.hint

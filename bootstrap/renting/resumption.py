@@ -200,8 +200,7 @@ def _taken_away(box: KnownBox, screen: Screen) -> tuple[SetupRequest, RunAtHome]
     place = next(filter(None, ours), None)
     if place is None:
         return None
-    identity = box.route.identity or None
-    setup = SetupRequest(repo=place, identity=identity)
+    setup = SetupRequest(repo=place, identity=box.route.identity or None)
     profile = load_profile(setup).profile
     lease, train = profile.lease, profile.train
     if not profile.rent.spot or train is None:

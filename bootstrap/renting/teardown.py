@@ -191,8 +191,7 @@ def end_rental(
         if has_record(known):
             known = replace(known, ended=now)
             save_box(known, is_new=False)
-    end = partial(destroy, account, rented.id, screen.say, of_cluster=rented.cluster)
-    once.get(what, end)
+    once.get(what, partial(destroy, account, rented.id, screen.say, of_cluster=rented.cluster))
     done = TeardownResult(known.name, rented.host, lost=lost)
     finish_teardown(account, rented, known, screen, done)
     for each in others:
@@ -381,8 +380,7 @@ def _secure(box: BoxLogin, screen: Screen, wish: TeardownOptions) -> list[Loss]:
     _look_again(box)
     before = box.state
     made = read_content(box)
-    results = BoxResultsCheck(box, screen)
-    found = results.find_unsafe(wish.most if brings else None)
+    found = BoxResultsCheck(box, screen).find_unsafe(wish.most if brings else None)
     trees = BoxTrees(box, made, screen)
     stuck = trees.bring_home() if brings else []
     found += [*stuck, *trees.find_unsafe()]

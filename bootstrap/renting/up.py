@@ -376,8 +376,7 @@ def rent_and(
     def set_up(host: str) -> _T:
         return do(leased(host))
 
-    wish = _wish(request, loaded, lease)
-    return Renter(accounts, wish, reporter, confirm).run(set_up)
+    return Renter(accounts, _wish(request, loaded, lease), reporter, confirm).run(set_up)
 
 
 def _check_name(request: UpOptions, name: str) -> None:

@@ -211,8 +211,7 @@ def _place_of(url: str) -> Path:
 
 
 def _listed(url: str) -> str:
-    clean = without_user_info(url)
-    asked = ("--symref", "--quiet", "--end-of-options", clean, "HEAD", *_REFS)
+    asked = ("--symref", "--quiet", "--end-of-options", without_user_info(url), "HEAD", *_REFS)
     return git_credentials(url, "ls-remote", *asked)
 
 

@@ -114,8 +114,7 @@ def _common_dir(git_dir: Path) -> Path | None:
     """Return the folder that all worktrees of `git_dir` share; None if it is no git folder."""
     if head(git_dir) is None:
         return None
-    named = read_text(git_dir / "commondir").strip()
-    common = real(git_dir / named)
+    common = real(git_dir / read_text(git_dir / "commondir").strip())
     return common if all(map(os.path.isdir, (common / "objects", common / "refs"))) else None
 
 

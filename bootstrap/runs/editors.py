@@ -178,8 +178,7 @@ def update_user_settings(editor: Editor, host: str, windows_home: Path | None = 
         return ""
     file = UserFile(path)
     try:
-        data = file.read()
-        text = (data or b"").decode("utf-8")
+        text = (file.read() or b"").decode("utf-8")
         new = _merged(text, host)
         if new != text:
             file.prepare(new.encode()).put()

@@ -95,8 +95,7 @@ class LogReader:
                 self.at += len(piece)
                 yield piece
             raise LinkLost(self.box.label)
-        about = {"verb": "end", "run": self.run.path}
-        query = ask("verbs", about, workdir=self.box.workdir)
+        query = ask("verbs", {"verb": "end", "run": self.run.path}, workdir=self.box.workdir)
         end = CompletionPoller(wire, stream, query, self.at, self._low)
         try:
             yield from self._until_hole(wire, stream, end)

@@ -227,8 +227,7 @@ def run_there(
     text, size = "", 0
     decode = codecs.getincrementaldecoder("utf-8")("replace").decode
     with BoxLogin.open(options, screen) as box:
-        sanitizer = SanitizeStream()
-        shown = ShownLog(None, sanitizer, box.redactor.stream(), NamedLog(box.name))
+        shown = ShownLog(None, SanitizeStream(), box.redactor.stream(), NamedLog(box.name))
         stream = stream_script(box.wire, f"exec 2>&1\n{_script(box, command)}", BASH)
         stream.close_write()
         while piece := stream.read(PIECE):

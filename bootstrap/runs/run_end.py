@@ -111,8 +111,7 @@ def wait_for(  # noqa: PLR0913 - as it was typed
         screen.result({"box": box.name, "runs": rows}, "\n".join(lines))
         for before, after in zip(awaited, over, strict=True):
             if before.goes_on and not after.goes_on:
-                text = f"it {_ending(after)}"
-                notify(notifiers, after, box.name, "end", text, screen.warn)
+                notify(notifiers, after, box.name, "end", f"it {_ending(after)}", screen.warn)
         if names:
             box.note_runs_now()
     if names:

@@ -577,8 +577,7 @@ def _setup(box_state: BoxState) -> LastSetup:
 def _why(box: BoxLogin, setup: LastSetup) -> Event | None:
     if setup.exit not in _ENDS:
         return None
-    kept = f"setups/{setup.id}/events.jsonl"
-    tail = box.tail(kept, _EVENTS_BYTES)
+    tail = box.tail(f"setups/{setup.id}/events.jsonl", _EVENTS_BYTES)
     events = [
         event for event in map(parse_event, tail.split(b"\n")) if event and event.word("code")
     ]

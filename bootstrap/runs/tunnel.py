@@ -387,8 +387,7 @@ class _Window:
 
     def _show(self) -> None:
         if self._as_json:
-            tunnels = document(self._open)
-            line = {"v": 1, "box": self._box.name, "tunnels": tunnels}
+            line = {"v": 1, "box": self._box.name, "tunnels": document(self._open)}
             sys.stdout.write(json.dumps(line) + "\n")
             sys.stdout.flush()
             return

@@ -126,8 +126,7 @@ def ask_lease(box: BoxLogin, what: str, seconds: int, asked_as: str) -> tuple[st
 
     Repeating a request with the same `asked_as` has no further effect. Raises LinkLost, NoAnswer.
     """
-    answer = box.ask_word("lease", what=what, seconds=str(seconds), id=asked_as)
-    found = dict(answer_rows(answer))
+    found = dict(answer_rows(box.ask_word("lease", what=what, seconds=str(seconds), id=asked_as)))
     word = next((word for word in ("lease", "released") if word in found), "none")
     return word, parse_lease(found.get(word, ""))
 

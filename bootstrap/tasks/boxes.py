@@ -306,8 +306,7 @@ def _look_at_all(
             raise own_error(error, screens[name].redact) from None
 
     outcomes = fan_out([*by_name], work, at_once=len(boxes))
-    ends = (one.value or one.error for one in outcomes)
-    return [end for end in ends if end]
+    return [end for one in outcomes if (end := one.value or one.error)]
 
 
 def _this_program() -> str:

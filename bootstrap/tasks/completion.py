@@ -152,8 +152,7 @@ def candidates(line: str) -> list[str]:
     behind = words[words.index(name) + 1 :]
     if "--" in behind:
         return []  # a command of the user's own: files
-    options = find(name).options
-    flags = {flag: option for option in options for flag in option.flags}
+    flags = {flag: option for option in find(name).options for flag in option.flags}
     for word in behind[-1:-3:-1]:  # the value's option is the last word, or the one before
         option = flags.get(word.partition("=")[0])
         if option is not None and option.default is not False:

@@ -399,8 +399,7 @@ class _AllRequired(GenerateJsonSchema):
 def json_schema(name: str, *, lines: bool = True) -> dict[str, Any]:
     """Return the JSON Schema of what `boxstrap NAME --json` prints; without `lines` that of its
     document alone. Raises KeyError."""
-    kinds = DOCUMENTS[name]
-    schemas, defs = _schemas((_EVERY, *kinds))
+    schemas, defs = _schemas((_EVERY, *DOCUMENTS[name]))
     base, *own = schemas
     properties = dict(base["properties"])
     for one in own:

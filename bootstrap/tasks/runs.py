@@ -207,8 +207,7 @@ def _resume_of_another_box(call: Call, name: str, unknown: NoSuchRunError) -> No
     except NoSuchRunError:
         raise unknown from None
     done = resume_on(request, name, call.screen, call.show_lines)
-    text = f"\n{done.text()}\n{after_run(done.started)}"
-    call.screen.result(done, text)
+    call.screen.result(done, f"\n{done.text()}\n{after_run(done.started)}")
     _follow(call, done.started.box, done.started.run)
     done.started.raise_for_status()
 

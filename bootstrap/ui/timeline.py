@@ -176,8 +176,7 @@ class TimelineScreen(Screen):
             live.stop()
             self._show_keys()
             with self._lock:
-                rows = self._steps.rows.values()
-                self._left.update(row.step for row in rows if row.is_over)
+                self._left.update(row.step for row in self._steps.rows.values() if row.is_over)
 
     def _draw(self) -> Group:
         # One column stays free, because some terminals wrap at the last one.

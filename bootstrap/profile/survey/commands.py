@@ -350,8 +350,7 @@ def _take(
         and _NODES.search(line)
         and (not place.file.endswith(".sh"))
     ):
-        told = f"{place.file} runs, for several machines: {line}"
-        said.not_taken.setdefault("machines", told)
+        said.not_taken.setdefault("machines", f"{place.file} runs, for several machines: {line}")
     return None
 
 

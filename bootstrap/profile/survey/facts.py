@@ -152,8 +152,7 @@ def look_where_you_stand(root: Path, place: Path, *, command: str = "", script: 
     root, place = root.resolve(), place.resolve()
     folder = place.relative_to(root).as_posix() if root in place.parents else ""
     if folder and fits(REPO_PATH, folder):
-        own = script.removeprefix(f"{folder}/")
-        found = inspect_repository(place, command=command, script=own)
+        found = inspect_repository(place, command=command, script=script.removeprefix(f"{folder}/"))
         if found.command or found.script or found.environment.has_files:
             return _moved(found, folder, root.name)
     return inspect_repository(root, command=command, script=script)
