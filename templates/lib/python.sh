@@ -53,13 +53,15 @@ install_python() {
       await_package_run || return
       # One that was cut short.
       [ -z "$(dpkg --audit 2>/dev/null)" ] || as_root dpkg --configure -a --force-confold || as_root "${APT[@]}" install -y --fix-broken || :
-      with_retries update_apt && with_retries as_root "${APT[@]}" install -y --no-install-recommends "${names[@]}"
+      with_retries update_apt || return
+      set -- "${APT[@]}" install -y --no-install-recommends
       ;;
-    zypper) with_retries as_root zypper --non-interactive install --no-recommends "${names[@]}" ;;
-    pacman) with_retries as_root pacman -Sy --noconfirm --needed "${names[@]}" ;;
-    apk) with_retries as_root apk add --no-cache "${names[@]}" ;;
-    *) with_retries as_root "$name" install -y "${names[@]}" ;;
+    zypper) set -- zypper --non-interactive install --no-recommends ;;
+    pacman) set -- pacman -Sy --noconfirm --needed ;;
+    apk) set -- apk add --no-cache ;;
+    *) set -- "$name" install -y ;;
   esac
+  with_retries as_root "$@" "${names[@]}"
 }
 
 as_root() { if [ "$EUID" -eq 0 ]; then "$@" 9>&-; else sudo -n "$@" 9>&-; fi; }
@@ -149,8 +151,7 @@ await_uv() {
 fetch_plainly() {
   local page link
   page=$(download "${INDEX%/}/uv/") || return
-  page=$(tr '<' '\n' <<<"$page" | grep -F "$WHEEL" | grep -v -F '.metadata"' | head -n 1) ||
-    failed '' "the index at $INDEX has no $WHEEL" || return
+  page=$(tr '<' '\n' <<<"$page" | grep -F "$WHEEL" | grep -v -F -m 1 '.metadata"') || failed '' "the index at $INDEX has no $WHEEL" || return
   link=${page#*href=\"} link=${link%%\"*} link=${link%%#*}
   case $link in
     http://* | https://*) ;;

@@ -25,18 +25,25 @@ class AgentStep(BoxStep):
 
     def check(self) -> bool:
         uv, folders = lines_of(f"{self.home}/uv")[:1], lines_of(f"{self._agent}/complete")
-        programs = [*uv, f"{self._agent}/bin/python"]
-        can_run = len(programs) == 2 and all(os.access(path, os.X_OK) for path in programs)
-        return can_run and all(os.path.exists(f"{self._agent}/{each}") for each in folders or [""])
+        can_run = bool(folders) and self._can_run(*(uv or [""]))
+        return can_run and all(os.path.exists(f"{self._agent}/{each}") for each in folders)
+
+    def _can_run(self, *others: str) -> bool:
+        return all(os.access(path, os.X_OK) for path in (f"{self._agent}/bin/python", *others))
 
     def apply(self) -> None:
         """Small, so it is rebuilt each time: uv would accept a copy that a kill left
         half-written."""
-        from ..python.bring_uv import UvWheel, find_uv  # late: who only looks needs none of it
+        from glob import glob  # late: who only looks needs none of these
+
+        from ..python.bring_uv import UvWheel, find_uv
         from ..python.uv import Uv
 
         agent, step_log = self._agent, f"{self.setup.folder}/logs/agent.log"
-        remove_folder(agent)
+        # The one that stage 0 made, where nothing else is, is what runs this.
+        is_bare = self._can_run() and not glob(f"{agent}/lib/*/site-packages/*/")
+        if not is_bare:
+            remove_folder(agent)
         self._follow_the_box_alone()
         wheel = UvWheel(self.home, self.setup.folder, step_log)
         found = find_uv(self.home) or wheel.bring(self.setup.one("index"))
@@ -44,7 +51,8 @@ class AgentStep(BoxStep):
         uv, retries = Uv(self.home), Retries(step_log)
         uv.read_indexes()
         made = ["venv", "--quiet", "--python-preference", "system", "--python", ">=3.8"]
-        retries.must(lambda: uv.run([*made, "--no-project", agent]))
+        if not is_bare:
+            retries.must(lambda: uv.run([*made, "--no-project", agent]))
         python = f"{agent}/bin/python"
         (lib,) = os.listdir(f"{agent}/lib")
         # Into its folder, with the interpreter that it was made from: uv has already queried that
