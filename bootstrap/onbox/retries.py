@@ -60,8 +60,9 @@ ERRORS = (
     ),
     ("build-failed", "Failed to build|Failed building wheel|build backend"),
 )
-"""Of what is printed, as regular expressions that bash reads too: the first that matches counts.
-They match the whole text; one that must stay within a line says so."""
+"""Of what is printed, as regular expressions: the first that matches counts. They match the whole
+text; one that must stay within a line says so."""
+_WITHOUT_PYTHON = ("disk-full", "inodes-full", "no-dns", "dpkg-locked", "index-unreachable")
 _TRYING_AGAIN = "trying again in"
 """What an earlier attempt printed does not explain why the last one failed."""
 _LAST_LINES = 60
@@ -119,8 +120,8 @@ def classify(step_log: str) -> str:
 
 
 def error_rows() -> list[str]:
-    """Return ERRORS as shell gets them, until it asks no more."""
-    return [f"{code}|{words}".replace(r"\n", "\n") for code, words in ERRORS]
+    """Return those that explain why a box got no Python, as bash reads them."""
+    return [f"{code}|{words}" for code, words in ERRORS if code in _WITHOUT_PYTHON]
 
 
 def _is_networks(code: str) -> bool:
