@@ -32,6 +32,7 @@ _OF_FEW = {
     "onbox/conda/": "CONDA",
     "onbox/python/pip.py": "INSTALLER",
     "onbox/python/dependencies.py": "DEPENDENCIES",
+    "onbox/work/dependency.py": "DEPENDENCIES",
     "onbox/nodes/": "TRAIN_NODES",
 }
 """What a packed door leaves out, unless the profile sets this variable."""
