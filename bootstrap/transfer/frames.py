@@ -189,6 +189,7 @@ NOT_GIVEN = ("absent", "unread", "changed")
 _WHY = ("", *WAITS)
 _ROWS = [[str] * 4 + [int] * 5, [str] * 4 + [int] * 5 + [str]]
 """Types in the description of a file, and of a link."""
+_GIVEN = [str, str, int]
 MOST_LET_GO = 1000
 _LONGEST_PATH = 8192
 _MOST_TEXT = 32 * 1024 * 1024  # characters in all paths together
@@ -333,11 +334,11 @@ class BoxResults:
     def _file(self, row: object) -> BoxFile:
         if isinstance(row, list) and [*map(type, row)] in _ROWS:
             path, why, checkpoint, kind, *state = row[:9]
-            file = BoxFile(path, why, checkpoint, _numbers(state), kind, *row[9:])
-            self._text += _text_in(file)
-            is_short = max(len(path), len(checkpoint), len(file.to)) <= _LONGEST_PATH
-            if file.state and is_short and why in _WHY and kind in KINDS:
-                return file
+            to = row[9] if row[9:] else ""
+            self._text += len(path) + len(checkpoint) + len(to)
+            is_short = max(len(path), len(checkpoint), len(to)) <= _LONGEST_PATH
+            if _in_range(state) and is_short and why in _WHY and kind in KINDS:
+                return BoxFile(path, why, checkpoint, tuple(state), kind, to)
         raise self._nonsense("its description of a file is invalid")
 
     def _leave(self, look: BoxLook, row: object) -> None:
@@ -375,7 +376,7 @@ class BoxResults:
                 yield wanted[number], begun
             at = 0
             for row in rows:
-                if not isinstance(row, list) or [*map(type, row)] != [str, str, int]:
+                if not isinstance(row, list) or [*map(type, row)] != _GIVEN:
                     raise self._nonsense("its description of a file is invalid")
                 problem, digest, length = row
                 piece = body[at : at + length]
@@ -417,9 +418,12 @@ def _text_in(file: BoxFile) -> int:
 
 def _numbers(state: Sequence[Any]) -> tuple[int, ...]:
     """Return device, inode, size, mtime and ctime; () if these are none."""
-    is_any = len(state) == 5 and {*map(type, state)} == {int} and state[2] >= 0
-    is_any = is_any and min(state) > -_MOST_NUMBER and max(state) < _MOST_NUMBER
+    is_any = len(state) == 5 and {*map(type, state)} == {int} and _in_range(state)
     return tuple(state) if is_any else ()
+
+
+def _in_range(state: Sequence[int]) -> bool:
+    return state[2] >= 0 and min(state) > -_MOST_NUMBER and max(state) < _MOST_NUMBER
 
 
 def _list(header: Mapping[str, Any], name: str) -> list[Any]:
