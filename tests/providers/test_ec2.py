@@ -205,10 +205,14 @@ def our_group(world: RentingWorld) -> Any:
 def test_a_full_ec2_security_group_loses_old_addresses_that_boxstrap_added_for_a_new_one(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    account = world.account
-    for at in range(61):
-        monkeypatch.setattr(ec2_account, "OWN_ADDRESS", f"198.51.100.{at}")
-        account._group(account._subnet("us-east-1a", "us-east-1")["VpcId"], "us-east-1", "")
+    account, vpc = world.account, world.account._subnet("us-east-1a", "us-east-1")["VpcId"]
+    account._group(vpc, "us-east-1", "")
+    said = our_group(world).ingress_rules[0].ip_range["Description"]
+    more = [{"CidrIp": f"198.51.100.{at}/32", "Description": said} for at in range(59)]
+    moto, group = world.simulation.own._moto, our_group(world).id
+    moto.authorize_security_group_ingress(group, "tcp", 22, 22, more)
+    monkeypatch.setattr(ec2_account, "OWN_ADDRESS", "198.51.100.60")
+    account._group(vpc, "us-east-1", "")
     ranges = [rule.ip_range for rule in our_group(world).ingress_rules]
     assert len(ranges) == 31  # those of hosted CI never come again; whoever does is let in again
     assert "198.51.100.60/32" in {each["CidrIp"] for each in ranges}

@@ -10,9 +10,8 @@ import pytest
 
 from bootstrap.boxes import Failure, find_failure
 from bootstrap.boxes.at_home import row_of, run_of
-from bootstrap.boxes.run import NodeOf, Run, as_it_ended, select_runs
+from bootstrap.boxes.run import NodeOf, Run, as_it_ended
 from bootstrap.boxes.run_details import UsedGpu, gpu_use, parse_details
-from bootstrap.errors import UsageError
 from bootstrap.runs.status import RunFromHome, RunStatus, metric_lines, run_lines
 from bootstrap.value import document
 from tests.unit.boxes.conftest import told
@@ -64,13 +63,6 @@ def test_a_run_is_said_to_have_made_nothing_only_if_it_ended_at_once_without_out
     assert not run("train-1", **over).made_nothing(1)
     for change in ({"log_bytes": 1}, {"rc": 1}, {"begun": NOW - 9000}, {"state": "running"}):
         assert not run("train-1", **{**over, **change}).made_nothing(0)
-
-
-def test_a_run_name_that_two_repositories_have_is_refused_as_ambiguous() -> None:
-    both = [run("train-1"), run("train-1", repo_key="other-2")]
-    for name in (None, "train-1"):
-        with pytest.raises(UsageError, match="run"):
-            select_runs(both, "", name)
 
 
 def test_run_lines_wrap_on_a_narrow_terminal_without_losing_text() -> None:
