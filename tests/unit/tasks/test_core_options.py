@@ -45,9 +45,15 @@ HARMLESS = {"boxes": ["boxes"], "profiles": ["profiles"], "status": ["status", "
 @pytest.fixture
 def at(user: User) -> User:
     """A user in a repository with tasks.py, which `inv` needs."""
-    repository = user.repository()
-    (repository.root / "tasks.py").symlink_to(HERE / "tasks.py")
-    repository.commit({}, "With tasks")
+    (user.repository().root / "tasks.py").symlink_to(HERE / "tasks.py")
+    return user
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> User:
+    """The same once, for commands that change nothing."""
+    user = User(tmp_path_factory.mktemp("reader"))
+    (user.repository().root / "tasks.py").symlink_to(HERE / "tasks.py")
     return user
 
 
@@ -59,8 +65,8 @@ def test_options_directory_and_no_color_may_stand_before_the_command(at: User) -
     at.run("profiles", "--validate", "own.yaml").must(2)
 
 
-def test_run_with_follow_is_refused_if_it_would_start_several_runs(at: User) -> None:
-    assert "the log of one run" in at.run("run", "-f", "--each-gpu", "--", "true").must(2).err
+def test_run_with_follow_is_refused_if_it_would_start_several_runs(reader: User) -> None:
+    assert "the log of one run" in reader.run("run", "-f", "--each-gpu", "--", "true").must(2).err
 
 
 @pytest.mark.parametrize(
@@ -156,23 +162,25 @@ def test_a_dry_setup_refuses_what_a_real_setup_refuses(at: User) -> None:
 
 @pytest.mark.parametrize(("program", "case"), typed(REFUSED_DRY, "init"))
 def test_a_command_that_changes_things_exits_with_2_with_option_dry_and_suggests_plan(
-    program: str, case: str, at: User
+    program: str, case: str, reader: User
 ) -> None:
-    before = sorted(at.place.iterdir())
-    done = at.run("--dry", *REFUSED_DRY[case], program=program).must(2)
+    before = sorted(reader.place.iterdir())
+    done = reader.run("--dry", *REFUSED_DRY[case], program=program).must(2)
     assert "--dry" in done.err
     assert "boxstrap plan" in done.err
-    assert sorted(at.place.iterdir()) == before
+    assert sorted(reader.place.iterdir()) == before
 
 
 @pytest.mark.parametrize("case", HARMLESS)
-def test_a_command_that_only_reads_exits_with_0_with_the_dry_option(case: str, at: User) -> None:
-    at.run("--dry", *HARMLESS[case]).must(0)
+def test_a_command_that_only_reads_exits_with_0_with_the_dry_option(
+    case: str, reader: User
+) -> None:
+    reader.run("--dry", *HARMLESS[case]).must(0)
 
 
-def test_help_lists_only_options_that_have_an_effect(at: User) -> None:
-    shown = at.run("--help").must(0).out
-    assert at.run().must(0).out == shown
+def test_help_lists_only_options_that_have_an_effect(reader: User) -> None:
+    shown = reader.run("--help").must(0).out
+    assert reader.run().must(0).out == shown
     own = shown.partition("Options of the program")[2].split()
     assert {word for word in own if word.startswith("--")} == {
         *("--directory", "--dry", "--help", "--list", "--no-color", "--version")
@@ -182,14 +190,14 @@ def test_help_lists_only_options_that_have_an_effect(at: User) -> None:
 
 
 @pytest.mark.parametrize("words", [["--echo", "boxes"], ["boxes", "--echo"], ["boxes", "-w"]])
-def test_boxstrap_refuses_options_of_invoke(words: list[str], at: User) -> None:
-    assert "there is no option '-" in at.run(*words).must(2).err
+def test_boxstrap_refuses_options_of_invoke(words: list[str], reader: User) -> None:
+    assert "there is no option '-" in reader.run(*words).must(2).err
 
 
-def test_a_positional_word_under_inv_exits_with_2_and_suggests_the_option(at: User) -> None:
-    assert "Did you mean --run train-1?" in at.run("logs", "train-1", program="inv").must(2).err
+def test_a_positional_word_under_inv_exits_with_2_and_suggests_the_option(reader: User) -> None:
+    assert "Did you mean --run train-1?" in reader.run("logs", "train-1", program="inv").must(2).err
     typed = ("exec", "ls", "-l", "a b")
-    assert "Did you mean exec -- ls -l 'a b'?" in at.run(*typed, program="inv").must(2).err
+    assert "Did you mean exec -- ls -l 'a b'?" in reader.run(*typed, program="inv").must(2).err
 
 
 MEANT = {
@@ -231,23 +239,23 @@ def test_each_profile_key_suggested_for_another_tools_option_exists() -> None:
 
 @pytest.mark.parametrize(("program", "case"), typed(MEANT, "task", "option"))
 def test_a_mistyped_command_or_option_suggests_the_nearest(
-    program: str, case: str, at: User
+    program: str, case: str, reader: User
 ) -> None:
     words, said = MEANT[case]
-    done = at.run(*words, program=program).must(2)
+    done = reader.run(*words, program=program).must(2)
     assert said in done.err
     assert done.out == ""
 
 
-def test_a_word_unlike_any_command_gets_no_suggestion(at: User) -> None:
-    assert "Did you mean" not in at.run("xyzzy").must(2).err
-    assert "Did you mean" not in at.run("setup", "--host", "local", "xyzzy").must(2).err
-    assert "Did you mean" not in at.run("profiles", "xyzzy").must(2).err
+def test_a_word_unlike_any_command_gets_no_suggestion(reader: User) -> None:
+    assert "Did you mean" not in reader.run("xyzzy").must(2).err
+    assert "Did you mean" not in reader.run("setup", "--host", "local", "xyzzy").must(2).err
+    assert "Did you mean" not in reader.run("profiles", "xyzzy").must(2).err
 
 
-def test_the_command_list_begins_with_the_commands_needed_first(at: User) -> None:
-    shown = at.run("--list").must(0).out
-    assert at.run("--list", "stop").must(0).out == shown  # and stops nothing
+def test_the_command_list_begins_with_the_commands_needed_first(reader: User) -> None:
+    shown = reader.run("--list").must(0).out
+    assert reader.run("--list", "stop").must(0).out == shown  # and stops nothing
     families = [
         [line.split()[0] for line in part.splitlines() if line.startswith("  ") and line[2] != " "]
         for part in shown.partition(":")[2].strip("\n").split("\n\n")
@@ -264,39 +272,39 @@ def test_each_command_suggested_for_another_tools_command_word_exists() -> None:
     assert led_to <= {*NAMES}
 
 
-def test_help_and_version_work_as_commands_too(at: User) -> None:
-    assert "Example: boxstrap logs" in at.run("help", "logs").must(0).out
-    assert at.run("help").must(0).out == at.run("--help").must(0).out
-    shown = at.run("version").must(0).out
-    assert shown == at.run("--version").must(0).out
+def test_help_and_version_work_as_commands_too(reader: User) -> None:
+    assert "Example: boxstrap logs" in reader.run("help", "logs").must(0).out
+    assert reader.run("help").must(0).out == reader.run("--help").must(0).out
+    shown = reader.run("version").must(0).out
+    assert shown == reader.run("--version").must(0).out
     assert shown.startswith("boxstrap ")
-    assert "Did you mean logs?" in at.run("help", "lgos").must(2).err
+    assert "Did you mean logs?" in reader.run("help", "lgos").must(2).err
 
 
 @pytest.mark.parametrize("columns", [50, 80, 200])
-def test_help_texts_fit_the_width_of_the_terminal(columns: int, at: User) -> None:
+def test_help_texts_fit_the_width_of_the_terminal(columns: int, reader: User) -> None:
     for words in (["--help"], ["--list"], ["setup", "--help"], ["logs", "--help"]):
-        shown = at.run(*words, COLUMNS=str(columns)).must(0).out.splitlines()
+        shown = reader.run(*words, COLUMNS=str(columns)).must(0).out.splitlines()
         lines = [line for line in shown if "Example:" not in line]
         assert max(map(len, lines)) < columns
         assert columns > 100 or max(map(len, lines)) > columns * 0.7
 
 
-def test_the_help_of_a_command_begins_with_its_usage(at: User) -> None:
-    logs = at.run("logs", "--help").must(0).out
+def test_the_help_of_a_command_begins_with_its_usage(reader: User) -> None:
+    logs = reader.run("logs", "--help").must(0).out
     assert logs.startswith("Usage: boxstrap logs [RUN …] [OPTIONS]\n")
-    assert "--set KEY=VALUE" in at.run("setup", "--help").must(0).out
-    assert at.run("run", "--help").must(0).out.splitlines()[0].endswith("[OPTIONS] -- COMMAND")
+    assert "--set KEY=VALUE" in reader.run("setup", "--help").must(0).out
+    assert reader.run("run", "--help").must(0).out.splitlines()[0].endswith("[OPTIONS] -- COMMAND")
     assert logs.index("--follow") < logs.index("--host HOST")
-    of_program = at.run("--help").must(0).out
+    of_program = reader.run("--help").must(0).out
     assert of_program.index("setup  ") < of_program.index("--version")
 
 
 @pytest.mark.parametrize("task", ["logs", "stop", "pull", "report", "wait"])
-def test_a_run_name_may_be_given_without_its_option(task: str, at: User) -> None:
+def test_a_run_name_may_be_given_without_its_option(task: str, reader: User) -> None:
     """What is wrong with it is said of the box, not of the word."""
-    bare = at.run(task, "train-2", "--host", "nowhere.invalid").must(3)
-    assert bare.err == at.run(task, "--run", "train-2", "--host", "nowhere.invalid").must(3).err
+    bare = reader.run(task, "train-2", "--host", "nowhere.invalid").must(3)
+    assert bare.err == reader.run(task, "--run", "train-2", "--host", "nowhere.invalid").must(3).err
 
 
 def test_a_box_name_in_place_of_a_run_name_exits_with_2_and_suggests_option_host(at: User) -> None:
@@ -312,13 +320,13 @@ def test_exec_needs_no_dashes_and_passes_the_commands_own_options(at: User) -> N
     assert at.run("exec", "--host", "local", *own).must(0).out == "a -- b\n"
 
 
-def test_status_with_watch_repeats_until_it_is_interrupted(at: User) -> None:
-    going = at.begin("status", "--watch")
+def test_status_with_watch_repeats_until_it_is_interrupted(reader: User) -> None:
+    going = reader.begin("status", "--watch")
     first, *_, again = [going.line() for _ in range(4)]
     assert first == again == "No box is known yet.\n"
     going.interrupt()
     assert "interrupted" not in going.end().must(0).err
-    assert "--watch is for people" in at.run("status", "--watch", "--json").must(2).err
+    assert "--watch is for people" in reader.run("status", "--watch", "--json").must(2).err
 
 
 def test_an_error_names_a_box_by_its_name_or_by_its_address_if_that_was_typed() -> None:
@@ -394,18 +402,12 @@ def test_the_printed_bash_script_completes_a_box_name(at: User) -> None:
     assert done.stdout.split() == ["one-box"]
 
 
-EMPTY = ("gpus", "session", "host", "profile", "name", "set", "after", "identity")
-
-
 @pytest.mark.parametrize("value", ["", " "])
-@pytest.mark.parametrize("name", EMPTY)
-def test_an_option_with_an_empty_value_is_refused_as_wrong_usage(
-    user: User, name: str, value: str
-) -> None:
+def test_an_option_with_an_empty_value_is_refused_as_wrong_usage(value: str) -> None:
     """As when a shell variable isn't set: `--gpus "$MINE"` must not mean all GPUs."""
-    user.repository()
-    refused = user.run("run", f"--{name}", value, "--", "python train.py").must(2)
-    assert f"--{name}: its value is empty" in refused.err
+    for name in ("gpus", "session", "host", "profile", "name", "set", "after", "identity"):
+        with pytest.raises(UsageError, match=f"--{name}: its value is empty"):
+            parse_command(find("run"), [f"--{name}", value, "--", "python train.py"])
 
 
 @pytest.mark.parametrize(
@@ -416,15 +418,14 @@ def test_an_option_with_an_empty_value_is_refused_as_wrong_usage(
     ],
 )
 def test_run_with_a_malformed_gpus_option_or_an_empty_command_exits_with_2(
-    user: User, words: list[str]
+    reader: User, words: list[str]
 ) -> None:
-    user.repository()
     words = [*words, "--", "true"] if "--" not in words else words
-    refused = user.run("run", "--host", "local", *words).must(2)
+    refused = reader.run("run", "--host", "local", *words).must(2)
     assert "--gpus" in refused.err or "the command" in refused.err
 
 
-def test_help_exit_codes_mentions_no_json_field_and_not_the_user(at: User) -> None:
-    told = at.run("help", "exit-codes").must(0).out
+def test_help_exit_codes_mentions_no_json_field_and_not_the_user(reader: User) -> None:
+    told = reader.run("help", "exit-codes").must(0).out
     assert "the user" not in told
     assert "error.next" not in told
