@@ -354,16 +354,6 @@ stopping = pytest.mark.parametrize("world", ["vast", "runpod"], indirect=True)
 
 
 @stopping
-def test_up_starts_the_stopped_box_within_max_price_and_rents_no_other(world: RentingWorld) -> None:
-    box = stopped_box(world)
-    again, _ = world.up()
-    assert again.box_id == box.box_id
-    assert world.simulation.started == [box.box_id]
-    assert world.set_up == [box.host, box.host]
-    assert world.ours[0].state == "running"
-
-
-@stopping
 @pytest.mark.parametrize("says", [True, False])
 def test_up_starts_a_stopped_box_above_max_price_only_if_its_price_is_agreed_to(
     world: RentingWorld, *, says: bool
@@ -382,7 +372,8 @@ def test_up_starts_a_stopped_box_above_max_price_only_if_its_price_is_agreed_to(
             world.up(**wish)
     assert asked == [f"{box.host} is stopped. Start it at $0.30 an hour?"]
     assert world.simulation.started == [box.box_id] * says
-    assert world.simulation.destroyed == []
+    assert world.set_up == [box.host] * (1 + says)
+    assert (world.simulation.rented, world.simulation.destroyed) == ([box.box_id], [])
 
 
 @stopping

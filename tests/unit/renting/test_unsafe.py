@@ -443,10 +443,6 @@ def test_missing_parts_of_a_sharded_checkpoint_are_named_by_pull(world: World) -
     world.user.run("pull", *LOCAL).must(0)
 
 
-def test_down_dry_exits_with_0_for_a_box_with_nothing_to_lose(world: World) -> None:
-    assert world.look(0) == []
-
-
 def test_down_is_refused_during_runs_unless_stop_runs_tells_it_to_end_them(
     world: World,
 ) -> None:

@@ -23,8 +23,6 @@ from tests.plain_environment import BIN, HERE
 
 pytestmark = pytest.mark.slow
 
-PROGRAMS = ["boxstrap", "inv"]
-
 
 def typed(cases: Iterable[str], *by_inv: str) -> list[tuple[str, str]]:
     """Each for `boxstrap`, and some for `inv`, which has the same parser and commands."""
@@ -140,8 +138,7 @@ def local_setup(user: User) -> list[str]:
     return ["setup", "--host", "local", "--set", f"box.workdir={user.home / 'box'}"]
 
 
-@pytest.mark.parametrize("dry", ["--dry", "-R"])
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize(("program", "dry"), [("boxstrap", "--dry"), ("inv", "-R")])
 def test_a_dry_setup_shows_the_plan_and_changes_nothing(program: str, dry: str, at: User) -> None:
     done = at.run(dry, *local_setup(at), program=program).must(0)
     planned = [line.split()[:2] for line in done.out.splitlines()]
