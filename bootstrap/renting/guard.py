@@ -142,10 +142,8 @@ def guard_once(screen: Screen, look_at_all: LookAtAll) -> None:
     """Look once at each box that has a lease, and end those whose lease is over.
 
     `look_at_all` looks at each one by itself, with a screen of its own: no box, however long what
-    it has takes to come home, keeps another one's lease from being held.
-
-    Raises UsageError if an account's key is missing; UnreachableError if it is refused, or a box
-    could not be checked or ended.
+    it has takes to come home, keeps another one's lease from being held. Raises UsageError if an
+    account's key is missing; UnreachableError if it is refused, or a box can't be checked or ended.
     """
     leased = [box for box in all_boxes() if box.lease]
     boxes = [box for box in leased if rented_host(box)]

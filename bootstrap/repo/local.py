@@ -158,10 +158,8 @@ def read_repository(
 ) -> LocalRepository:
     """Read the repository around `path`, at `ref` (a branch, tag or commit) or at HEAD.
 
-    `exactly`: `path` itself is one of boxstrap's bare repositories, whatever is around it.
-
-    Raises UsageError if there is no repository, no commit yet or no such ref, or if it
-    belongs to another user.
+    `exactly`: `path` itself is one of boxstrap's bare repositories, whatever is around it. Raises
+    UsageError if there is no repository, no commit yet or no such ref, or it is another user's.
     """
     repository = open_repository(path, exactly=exactly)
     place, settings = repository.place, repository.settings

@@ -117,15 +117,10 @@ def read_editor_state(wire: Wire, editor: Editor, python: str) -> EditorState:
     return EditorState(facts, text, next(iter(facts.get("sum", ())), ""))
 
 
-def wanted_extensions(venv: str, folder: str) -> Mapping[tuple[str, ...], str]:
-    """Return the settings for an environment.
-
-    An environment inside `folder` is named relative to the open workspace, so that several
-    repositories can share a box.
-
-    It is put first in a terminal's PATH. Some images' start-up files activate an environment of
-    their own, so the first bash prompt activates this one again.
-    """
+def wanted_settings(venv: str, folder: str) -> Mapping[tuple[str, ...], str]:
+    """Return the settings for an environment; one inside `folder` is named relative to the open
+    workspace, so that several repositories can share a box. Some images' start-up files activate
+    one of their own, so the first bash prompt activates this one again."""
     inside = venv.startswith(folder + "/")
     place = "${workspaceFolder}" + venv[len(folder) :] if inside else venv
     script = f"{place}/bin/activate"
@@ -139,21 +134,21 @@ def merged_settings(
 ) -> tuple[str, list[str]]:
     """Return the new text of the settings, and the names of settings that somebody else set.
 
-    Those are kept. `ours` has the values written last, under their `name_of`: these may be
+    Those are kept. `ours` has the values written last, under their `setting_name`: these may be
     replaced. Raises jsonc.JsoncError if the settings can't be parsed.
     """
     text, kept = found.settings, []
     before = jsonc.read_jsonc(text)
     for path, value in want.items():
         now = jsonc.value_at(before, path)
-        if now is None or now == ours.get(extension_name(path)):
+        if now is None or now == ours.get(setting_name(path)):
             text = text if now == value else jsonc.with_value(text, path, value)
         elif now != value:
             kept.append(".".join(path))
     return text, kept
 
 
-def extension_name(path: tuple[str, ...]) -> str:
+def setting_name(path: tuple[str, ...]) -> str:
     """Return the key under which a setting is kept in the box's record."""
     return "/".join(path)
 
@@ -234,7 +229,7 @@ def _prepare_box(box: BoxLogin, editor: Editor, work: RemoteProject, screen: Scr
         screen.warn(f"the environment is not built yet: there is no {work.python}")
     settings = f"~/{editor.machine_settings}"
     ours = box.known.editor_settings
-    want = wanted_extensions(work.venv, work.folder)
+    want = wanted_settings(work.venv, work.folder)
     try:
         text, kept = merged_settings(found, want, ours)
     except jsonc.JsoncError as error:
@@ -245,7 +240,7 @@ def _prepare_box(box: BoxLogin, editor: Editor, work: RemoteProject, screen: Scr
     if text != found.settings and not write_settings(wire, editor, found, text):
         screen.warn(f"{settings} on the box could not be written, so the interpreter is not set")
         return lacking
-    values = {extension_name(path): value for path, value in want.items()}
+    values = {setting_name(path): value for path, value in want.items()}
     box.save(replace(box.known, editor_settings={**ours, **values}))
     return lacking
 

@@ -164,7 +164,7 @@ def edited(wire: Any) -> None:
     found = editors.read_editor_state(wire, next(iter(EDITORS.values())), "/w/.venv/bin/python")
     editors.lacks(found.facts, forwards=True)
     try:
-        editors.merged_settings(found, editors.wanted_extensions("/w/.venv", "/w"), {})
+        editors.merged_settings(found, editors.wanted_settings("/w/.venv", "/w"), {})
     except jsonc.JsoncError:
         return
 

@@ -12,12 +12,12 @@ from bootstrap.runs.editors import (
     EDITORS,
     EditorState,
     authority_of,
-    extension_name,
     folder_uri,
     lacks,
     merged_settings,
+    setting_name,
     update_user_settings,
-    wanted_extensions,
+    wanted_settings,
 )
 from bootstrap.runs.jsonc import JsoncError, read_jsonc
 
@@ -65,16 +65,16 @@ def test_the_code_command_says_if_a_box_forbids_forwarding_or_its_answer_is_nons
 
 
 def test_the_python_path_in_editor_settings_is_relative_only_inside_the_project() -> None:
-    inside = wanted_extensions("/workspace/hw/.venv", "/workspace/hw")
+    inside = wanted_settings("/workspace/hw/.venv", "/workspace/hw")
     assert inside["python.defaultInterpreterPath",] == "${workspaceFolder}/.venv/bin/python"
-    beside = wanted_extensions("/venv/main", "/workspace/hw")
+    beside = wanted_settings("/venv/main", "/workspace/hw")
     assert beside["python.defaultInterpreterPath",] == "/venv/main/bin/python"
-    neighbour = wanted_extensions("/workspace/hw2/.venv", "/workspace/hw")
+    neighbour = wanted_settings("/workspace/hw2/.venv", "/workspace/hw")
     assert neighbour["python.defaultInterpreterPath",] == "/workspace/hw2/.venv/bin/python"
 
 
 def test_the_code_command_adds_editor_settings_on_a_box_without_changing_the_users() -> None:
-    want = wanted_extensions("/w/.venv", "/w")
+    want = wanted_settings("/w/.venv", "/w")
     text, kept = merged_settings(EditorState({}), want, {})
     assert not kept
     assert merged_settings(EditorState({}, text), want, {}) == (text, [])
@@ -84,7 +84,7 @@ def test_the_code_command_adds_editor_settings_on_a_box_without_changing_the_use
     assert "// mine" in text
     assert at_path(text) == "/opt/python"
     # A value that boxstrap wrote last time may be replaced.
-    path = extension_name(("python.defaultInterpreterPath",))
+    path = setting_name(("python.defaultInterpreterPath",))
     text, kept = merged_settings(EditorState({}, theirs), want, {path: "/opt/python"})
     assert (at_path(text), kept) == ("${workspaceFolder}/.venv/bin/python", [])
     with pytest.raises(JsoncError):
