@@ -138,7 +138,7 @@ def local_setup(user: User) -> list[str]:
     return ["setup", "--host", "local", "--set", f"box.workdir={user.home / 'box'}"]
 
 
-@pytest.mark.parametrize(("program", "dry"), [("boxstrap", "--dry"), ("inv", "-R")])
+@pytest.mark.parametrize(("program", "dry"), [("boxstrap", "-R"), ("inv", "--dry")])
 def test_a_dry_setup_shows_the_plan_and_changes_nothing(program: str, dry: str, at: User) -> None:
     done = at.run(dry, *local_setup(at), program=program).must(0)
     planned = [line.split()[:2] for line in done.out.splitlines()]
