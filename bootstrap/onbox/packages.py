@@ -125,7 +125,7 @@ def _as_root(*words: str) -> list[str]:
 
 
 def _is_broken() -> bool:
-    return bool(run(["dpkg", "--audit"], os.environ).output)
+    return bool(run(_as_root("dpkg", "--audit"), os.environ).output)  # it tells others nothing
 
 
 def _lock_holder() -> str:

@@ -52,7 +52,7 @@ install_python() {
         -o Acquire::http::Timeout=20 -o Acquire::https::Timeout=20 -o Dpkg::Use-Pty=0 -o Dpkg::Options::=--force-confold)
       await_package_run || return
       # One that was cut short.
-      [ -z "$(dpkg --audit 2>/dev/null)" ] || as_root dpkg --configure -a --force-confold || as_root "${APT[@]}" install -y --fix-broken || :
+      [ -z "$(as_root dpkg --audit 2>/dev/null)" ] || as_root dpkg --configure -a --force-confold || as_root "${APT[@]}" install -y --fix-broken || :
       with_retries update_apt || return
       set -- "${APT[@]}" install -y --no-install-recommends
       ;;

@@ -55,3 +55,17 @@ def held_for_a_while(rented: Rented, faults: Faults) -> None:
         assert f"process {holder} ({HOLDER}) holds the lock" in log
         assert rented.box.exists("/usr/bin/tmux")
         attempt.outcome("waited for")
+
+
+def test_setup_finishes_a_package_run_that_was_cut_short_as_a_user_with_sudo(
+    mirror_rig: Rig, tmp_path: Path, faults: Faults
+) -> None:
+    rented = Rented(User(tmp_path / "home"), mirror_rig.start("lambda"))
+    rented.user.repository()
+    with faults.attempt("a package is unpacked, not configured") as attempt:
+        rented.box.run("apt-get remove -y tmux; apt-get update; apt-get install -y -d tmux")
+        rented.box.run("dpkg --unpack /var/cache/apt/archives/tmux*.deb")
+        rented.run("setup").must(0)
+        assert rented.box.run("dpkg --audit") == ""
+        attempt.outcome("finished")
+    rented.box.stop()
