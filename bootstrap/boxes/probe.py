@@ -26,6 +26,7 @@ from bootstrap.link.query import build_query
 from bootstrap.link.wire import Wire
 from bootstrap.sanitize import one_line
 from bootstrap.sizes import dollars, duration
+from bootstrap.steps.shell import sent_module
 from bootstrap.value import Document, dataclass, field, replace
 
 _HELD = {
@@ -369,6 +370,7 @@ def probe(  # noqa: PLR0913 - one value for each thing a box can be asked
         wire,
         build_query(
             "probe",
+            text=sent_module("onbox/probe.py"),
             workdir=workdir,
             repo_key=repo_key,
             repo_root=repo_root,

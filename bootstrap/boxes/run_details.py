@@ -18,6 +18,7 @@ from bootstrap.link.wire import Wire
 from bootstrap.onbox.run_folder import END_BYTES, MOST_ENDS
 from bootstrap.sanitize import sanitize
 from bootstrap.sizes import grouped_number, size
+from bootstrap.steps.shell import sent_module
 from bootstrap.value import Document, dataclass, field
 
 _METRIC_BYTES = 1000
@@ -109,6 +110,7 @@ def ask_details(
     """Probe and get the details; the box redacts the secrets in `redact`. Raises as `probe`."""
     query = build_query(
         "probe",
+        text=sent_module("onbox/probe.py"),
         workdir=workdir,
         repo_key=repo_key,
         repo_root=repo_root,

@@ -18,7 +18,10 @@ from bootstrap.steps.shell import assignments, bare_python, bare_shell, onbox_fi
 from bootstrap.value import dataclass
 
 _LIBRARY_HERE = re.compile(r"^( *)# library: ([a-z0-9_/ ]+)\n", re.MULTILINE)
-_NOT_OF_A_DOOR = ("onbox/transfer/", "onbox/from_memory.py", "onbox/server.py", "doors/fetch.sh")
+_NOT_OF_A_DOOR = (
+    *("onbox/transfer/", "onbox/from_memory.py", "onbox/probe.py", "onbox/server.py"),
+    "doors/fetch.sh",
+)
 """What comes with a query and doesn't stay, or before a narrow door's program."""
 _OF_FEW = {
     "onbox/data/download.py": "DATA",
@@ -38,7 +41,9 @@ _OF_FEW = {
 """What a packed door leaves out, unless the profile sets this variable."""
 
 _IN_BOTH = (
-    *("lib/python.sh", "defaults.sh", "onbox/retries.py", "onbox/packages.py"),
+    *("defaults.sh", "doors/access.sh", "lib/errors.sh", "lib/git.sh", "lib/process.sh"),
+    *("lib/python.sh", "lib/repository.sh", "lib/stage0.sh", "lib/steps.sh", "onbox/retries.py"),
+    *("onbox/packages.py", "onbox/processes.py", "onbox/work/fetch.py"),
     *("onbox/python/uv_release.py", "onbox/python/fetch_uv.py", "onbox/python/bring_uv.py"),
 )
 """What says the same in shell and in Python."""

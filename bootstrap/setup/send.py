@@ -61,10 +61,9 @@ class CommitSender(Sender):
         stream = self.start_query(
             "sync",
             module="work.store",
-            key=self.repo_key,
-            root=self.repo_root,
-            name="",
-            request=json.dumps({"format": here.object_format}),
+            request=json.dumps(
+                {"key": self.repo_key, "root": self.repo_root, "format": here.object_format}
+            ),
             lacking="",
             waits=_PATIENCE,
         )

@@ -394,10 +394,12 @@ class SyncStream:
         state = first.header(None).decode().strip() if first else ""
         given = {"state": state, "objects": objects.hex(), **values}
         program, lacking = _PROGRAMS[query]
-        there: dict[str, Any] = {n: str(given.get(n, "")) for n in ("key", "root", "name")}
-        there |= {"module": program, "lacking": lacking, "request": json.dumps(given), "waits": 0}
+        request = json.dumps({"key": "", "root": "", "name": "", **given})
+        there: dict[str, Any] = {"module": program, "lacking": lacking, "waits": 0}
         workdir = str(given.get("workdir", ""))
-        self._stream = stream_script(wire, build_query("sync", workdir=workdir, **there))
+        self._stream = stream_script(
+            wire, build_query("sync", workdir=workdir, request=request, **there)
+        )
 
     def answer(self) -> SyncAnswer:
         """Return the answer to the state in the command itself. Raises LinkLost, NoAnswer."""

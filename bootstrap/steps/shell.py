@@ -84,7 +84,8 @@ def sent_module(name: str) -> str:
     imports from the program on the box, whose folder is the first argument."""
     module = name.removesuffix(".py").replace("/", ".")
     begin = "import sys;sys.path.insert(0,sys.argv.pop(1));import onbox;del sys.path[0]"
-    load = f"load({module!r},{onbox_files()[name]!r});sys.modules[{module!r}].main()"
+    text = (ONBOX.parent / name).read_text("utf-8")
+    load = f"load({module!r},{text!r});sys.modules[{module!r}].main()"
     return f"{begin}\n{_LOAD}\n{load}"
 
 

@@ -1,7 +1,7 @@
 # shellcheck shell=sh disable=SC2154 # the variables stand in front when it is sent
 # sync: what is sent of a repository (a setup's commit, a state, a new run) goes to `module`, a program of boxstrap's on
 # this box, with `request`, a document of JSON. `waits`: until git, the program and a Python for it are here.
-# library: repository queries/program
+# library: queries/program
 
 can_begin() {
   # An older boxstrap's program may be here.
@@ -16,7 +16,6 @@ until can_begin; do
   waited=$((waited + 1))
   sleep 0.1
 done
-find_repository "$box_home" "$key" "$root" "$name"
 # No list of processes shows it: who looks there for a run's command finds only the run.
 export BOXSTRAP_REQUEST="$request"
-exec "$python" -I -S -B -X utf8 "$program" "$module" "$box_home" "$repo_key" "$repo_dir"
+exec "$python" -I -S -B -X utf8 "$program" "$module" "$box_home"

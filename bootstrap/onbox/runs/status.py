@@ -1,9 +1,8 @@
 """What is told of a box's runs, to a first look at it and to `status`, in lines of JSON.
 
-`onbox runs.status BOX_HOME REPO_KEY REPO_DIR [DETAILS]`: each line is an object with its `kind`.
-DETAILS, a document of JSON, asks for more of them: the ends of the logs of failed runs, the newest
-metric of others, where results are, trees beside, and what the GPUs do. Its `redact` are names of
-secrets that are redacted here. Nothing is changed.
+Each line is an object with its `kind`. The details, for which a document of JSON asks, are the ends
+of the logs of failed runs, the newest metric of others, where results are, trees beside, and what
+the GPUs do. Its `redact` are names of secrets that are redacted here. Nothing is changed.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from typing import Any
@@ -221,12 +219,11 @@ def _number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else None
 
 
-def main() -> None:
-    home, key, folder, asked = [*sys.argv[1:], "", "", ""][:4]
+def tell(home: str, key: str, folder: str, asked: str) -> None:
     runs = BoxRuns(home)
     by = runs.resumed_by
     told = [run_document(run, state, by.get(run.name, "")) for run, state in runs.states.items()]
     told.append(box_document(runs, key, folder))
     more = details(runs, key, json.loads(asked)["redact"]) if asked else ()
     for document in (*told, *more):
-        sys.stdout.write(json.dumps(document) + "\n")
+        os.write(1, f"{json.dumps(document)}\n".encode())

@@ -1,6 +1,6 @@
 """A new run of a state of the repository, once for its id.
 
-`onbox steps.run BOX_HOME KEY FOLDER`: as `work.sync`, with what the run is asked for. The
+`onbox steps.run BOX_HOME`: as `work.sync`, with what the run is asked for. The
 script of the repository's last setup says whether its steps are right for that state, if it is
 exactly the profile's (`script`); else `setup` is answered, with what is not right, and nothing is
 started. The state `none` only asks what became of the run.

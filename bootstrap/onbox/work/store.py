@@ -1,8 +1,8 @@
 """The bare repository on the box that takes git's objects as they are sent.
 
-`onbox work.store BOX_HOME KEY FOLDER` takes a setup's commit from standard input, as `ObjectStream`
-sends it, and prints git's report, then its errors. The variable BOXSTRAP_REQUEST, a document of
-JSON, says how the repository names objects: `format`.
+`onbox work.store BOX_HOME` takes a setup's commit from standard input, as `ObjectStream` sends it,
+and prints git's report, then its errors. The variable BOXSTRAP_REQUEST, a document of JSON, says
+which repository it is (`key`, `root`), and how it names objects: `format`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from ..run_folder import names_in, write_whole
 from ..short_program import ProgramEnd
 from ..step_report import StepError
 from .repair import free_locks, remove_folder, wrong_packs
+from .repository import find_repository
 
 _OLD_S = 3600
 _TAKING = (
@@ -87,8 +88,8 @@ def read_pieces(size: int) -> Iterator[bytes]:
 
 def main() -> None:
     os.umask(0o077)
-    home, key, _ = sys.argv[1:]
-    asked = json.loads(os.environ.pop("BOXSTRAP_REQUEST"))
+    home, asked = sys.argv[1], json.loads(os.environ.pop("BOXSTRAP_REQUEST"))
+    key, _ = find_repository(home, asked["key"], asked["root"], "")
     store = open_store(f"{home}/store/{key}.git", asked["format"])
     os.write(1, b"receive-pack\n")
     done = take_objects(store, 0)

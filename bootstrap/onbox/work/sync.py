@@ -1,8 +1,8 @@
 """States of a repository that come outside a setup: received into the store, and placed.
 
-`onbox work.sync BOX_HOME KEY FOLDER`: the key that the repository has here, and its folder. The
-variable BOXSTRAP_REQUEST, a document of JSON, says how the repository names objects (`format`),
-what the profile says of its tree, how many seconds to wait for the box. Its `state` is a line `BASE
+`onbox work.sync BOX_HOME`. The variable BOXSTRAP_REQUEST, a document of JSON, says which repository
+it is (`key`, `root`, `name`: see `find_repository`), how it names objects (`format`), what the
+profile says of its tree, how many seconds to wait for the box. Its `state` is a line `BASE
 SNAPSHOT COMMIT TREE BRANCH BYTES` with its `objects`; without one such lines come on standard
 input, each before so many bytes (`-`: all that comes). What becomes of each is printed: a word, a
 tab and a value; at last `over`.
@@ -25,6 +25,7 @@ from ..run_folder import alive_in, lines_of, write_whole
 from ..step_report import StepError, answer, log
 from .lock import holder, take_lock
 from .place import Placing, WantedTree, is_disk_full
+from .repository import find_repository
 from .store import open_store, read_line, read_pieces, take_objects
 from .trees import is_placed
 
@@ -133,7 +134,8 @@ def report(home: str, code: str, said: str) -> None:
 
 def read_request() -> Asked:
     asked: Asked = json.loads(os.environ.pop("BOXSTRAP_REQUEST"))
-    home, key, folder = sys.argv[1:]
+    home = sys.argv[1]
+    key, folder = find_repository(home, asked["key"], asked["root"], asked["name"])
     usual = f"{os.path.dirname(home)}/{asked['name']}"
     os.umask(0o022)
     signal(SIGHUP, SIG_IGN)  # a link that breaks leaves nothing half done

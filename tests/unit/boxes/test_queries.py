@@ -15,7 +15,7 @@ from bootstrap.boxes.probe import parse_probe
 from bootstrap.boxes.run_details import parse_details
 from bootstrap.link.exchange import shell_command
 from bootstrap.link.query import ask, build_query
-from bootstrap.steps.shell import Value
+from bootstrap.steps.shell import Value, sent_module
 from tests.unit.boxes.conftest import BoxHome
 from tests.unit.profile import hostile
 
@@ -31,6 +31,7 @@ LOGINS = ["sh", "bash", "zsh", "fish", "tcsh"]
 LOG = "runs/homework-1/train-2/log"
 ASKED: dict[str, dict[str, Value]] = {
     "probe": {
+        "text": sent_module("onbox/probe.py"),
         "repo_key": "homework-1",
         "script_id": hashlib.sha256(b"printf 'plan\\ttrain\\tdone\\n'\n").hexdigest(),
         "hint_names": "HINT OTHER",
@@ -227,7 +228,7 @@ def test_the_command_sent_to_a_box_by_run_is_in_no_list_of_processes(
     python.parent.mkdir(parents=True)
     python.write_text('#!/bin/sh\ntr "\\0" " " </proc/$$/cmdline\necho\necho "$BOXSTRAP_REQUEST"\n')
     python.chmod(0o755)
-    about = {"key": "homework-1", "root": "", "name": "homework", "waits": 0, "lacking": ""}
+    about = {"waits": 0, "lacking": ""}
     named = {"module": "steps.run", "request": '{"command": "python train.py"}'}
     query = build_query("sync", workdir=str(box_home.workdir), **about, **named)
     listed, _, given = answer(["sh", "-c"], query, tmp_path).decode().partition("\n")

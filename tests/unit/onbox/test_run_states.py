@@ -22,7 +22,7 @@ from bootstrap.onbox import run_processes
 from bootstrap.onbox.processes import boot_id, identity
 from bootstrap.onbox.run_folder import RunFolder, alive_in
 from bootstrap.onbox.runs import new_run, resume, top_stream
-from bootstrap.steps.shell import functions
+from bootstrap.steps.shell import functions, sent_module
 from tests.box_programs import lay_programs, onbox
 from tests.run_states import CASES, Processes, lay, some_processes
 from tests.waiting import PATIENCE_S
@@ -73,7 +73,8 @@ def probed(workdir: Path) -> Run:
     values = dict.fromkeys(
         ("repo_key", "repo_root", "script_id", "hint_names", "hint_files", "details"), ""
     )
-    answer = said("sh", build_query("probe", workdir=str(workdir), **values))
+    text = sent_module("onbox/probe.py")
+    answer = said("sh", build_query("probe", workdir=str(workdir), text=text, **values))
     return min(probe.parse_probe(answer.encode()).runs, key=lambda run: run.name)
 
 

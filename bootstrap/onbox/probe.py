@@ -1,0 +1,80 @@
+"""What a box has already of a repository, which runs, and whether its lease is kept: lines of a
+word, a tab and a value, and the documents of `runs/status.py`. Looks only.
+
+Comes with a query, with BOX_HOME KEY ROOT SCRIPT DETAILS. A caller that names a SCRIPT, by its
+SHA-256, will send its commit: it is told which ones are here, and the plan, if this script was the
+last.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from hashlib import sha256
+from subprocess import call
+
+from .git import BoxGit, BoxTree
+from .processes import forget_locale, is_alive
+from .run_folder import RunFolder
+from .runs import status
+from .step_report import answer
+from .work.repair import wrong_packs
+from .work.repository import find_repository
+
+
+def _of_repository(tree: BoxTree) -> Iterator[tuple[str, str]]:
+    yield "key", tree.key
+    yield "dir", tree.path
+    if os.path.isdir(tree.path):
+        yield "placed", "yes"
+    yield "venv", tree.note("python.venv")
+    yield "switch", tree.note("repo.switch").partition(" ")[0]
+    yield "work", tree.note("train.ok")
+
+
+def _commits(tree: BoxTree) -> Iterator[str]:
+    """Yield what was placed last first: the next snapshot resembles it most, and a snapshot's date
+    does not show its age."""
+    store = tree.store.folder
+    if not os.path.isdir(store) or wrong_packs(f"{store}/packs", f"{store}/objects/pack"):
+        return
+    placed = RunFolder(tree.placed.folder).first("HEAD")
+    if placed and os.path.isfile(f"{store}/refs/boxstrap/{placed}"):
+        yield placed
+    look = ("--count=20", "--sort=-creatordate", "--format=%(objectname)", "refs/boxstrap")
+    with suppress(OSError):
+        yield from BoxGit(store).lines("for-each-ref", *look)
+
+
+def _plan(tree: BoxTree, script: str) -> None:
+    own = f"{tree.steps}/setup.sh"
+    with suppress(OSError), open(own, "rb") as file:
+        known = sha256(file.read()).hexdigest()
+        answer("script", known)
+        if known == script:
+            forget_locale()
+            call(["bash", own, "plan"])
+
+
+def main() -> None:
+    home, key, root, script, details = sys.argv[1:]
+    folder, files = "", RunFolder(home)
+    if key:
+        key, folder = find_repository(home, key, root, "")
+        for word, said in _of_repository(BoxTree(home, key, folder)):
+            if said:
+                answer(word, said)
+    if files.has("lease.json"):
+        kept = "kept" if is_alive(files.first("lease.pid")) else "lost"
+        answer("lease", f"{kept}\t{files.first('lease.state')}")
+    try:
+        status.tell(home, key, folder, details)
+    except Exception:  # whatever it is: that is what is to be known
+        answer("unread", "yes")
+    if script:
+        tree = BoxTree(home, key, folder)
+        for commit in _commits(tree):
+            answer("have", commit)
+        _plan(tree, script)
