@@ -210,7 +210,7 @@ class ResultsThere(Document):
 
     def __str__(self) -> str:
         if self.where in ("home", "none"):
-            return "results at home" if self.files else "no results"
+            return "results pulled" if self.files else "no results"
         if self.lost_files:
             by = ", ".join(self.overwritten_by)
             how = f"overwritten by {by}" if by else "lost"

@@ -378,6 +378,9 @@ def stop_run(
             stopped = [
                 f"{called(one.name)} of {box.repository(one)} ({_ending(one)})" for one in ended
             ]
+        if box.state.working and not setup:
+            ends = f"boxstrap stop --setup --host {box.name}"
+            screen.warn(f"a setup is at work there, and may begin a run; to end that: {ends}")
         text = f"stopped: {', '.join(stopped)}" if stopped else _nothing(box, meant, run)
         if (known := box.known).is_billed:
             text += f"\n{still_billing(f'boxstrap down --host {known.name}', known.console)}"

@@ -187,6 +187,8 @@ def test_setup_with_restart_and_a_cancelled_setup_let_the_main_process_of_a_trai
         assert "to cancel it: boxstrap stop --setup" in going.end().must(130).err
         following = rented.begin("setup")
         following.await_said("already running")
+        told = rented.run("stop", "--all").must(0)
+        assert "a setup is at work there, and may begin a run" in told.err
         assert "stopped: setup" in rented.run("stop", "--setup").must(0).out
         assert rented.box.exists(f"{tree}/saved.0")
         assert "cancelled" in following.end().must(7).err

@@ -146,7 +146,7 @@ def test_pull_brings_each_of_several_runs_in_one_tree_its_own_results(trainer: T
     ]
     assert trainer.run("--dry", "down").must(0)
     assert list(trainer.folder("train-1").glob("results.kept/**/ckpt"))
-    assert "results at home" in trainer.run("status").must(0).out
+    assert "results pulled" in trainer.run("status").must(0).out
     size = sum(len(text) for text in (*FIRST.values(), *SECOND.values()))
     would = f"copies of results that are at home: would be removed ({size} B)"
     assert would in trainer.run("--dry", "clean").must(0).out
