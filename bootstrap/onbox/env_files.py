@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
-from .run_folder import secrets_of, write_whole
+from .run_folder import lines_of, secrets_of, write_whole
 
 
 def _for_sh(name: str, value: str) -> str:
@@ -29,6 +29,18 @@ def _for_csh(name: str, value: str) -> str:
 _WRITERS = {"env": _for_sh, "env.fish": _for_fish, "env.csh": _for_csh}
 
 
+def env_file(home: str, key: str = "*", folder: str = "") -> str:
+    """Return the one, for sh, of a repository: by its key, or by the folder of one of its trees;
+    that of the last setup if there is none."""
+    steps = f"{glob.escape(home)}/steps/{glob.escape(key) if key != '*' else key}"
+    for own in glob.iglob(f"{steps}/env"):
+        notes = os.path.dirname(own)
+        trees = (f"{notes}/repo.dir", *glob.iglob(f"{glob.escape(notes)}/beside/*/repo.dir"))
+        if not folder or [folder] in map(lines_of, trees):
+            return own
+    return f"{home}/env"
+
+
 def write_env_files(home: str, values: Mapping[str, str]) -> None:
     for file, line in _WRITERS.items():
         text = "".join(line(*pair) for pair in values.items())
@@ -40,25 +52,38 @@ def write_secrets(home: str, secrets: Mapping[str, str]) -> None:
     write_whole(f"{home}/secrets", text, 0o600)
 
 
+def add_earlier_secrets(home: str, secrets: Mapping[str, str]) -> None:
+    if secrets:
+        text = "".join(f"{name}={value}\0" for name, value in secrets.items())
+        with open(f"{home}/secrets.earlier", "ab", opener=_privately) as file:
+            file.write(os.fsencode(text))
+
+
+def _privately(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
 def wipe(home: str, names: Iterable[str]) -> list[str]:
     """Remove the secrets that the box holds, and these, and return their names: from the
     environment files by the exact text that was written. A file that still sets one of them is
     deleted: the next setup writes it again."""
-    held = secrets_of(home)
+    held, own = secrets_of(home), glob.escape(home)
     wiped = dict.fromkeys(held)
     for file, line in _WRITERS.items():
-        with suppress(FileNotFoundError), open(f"{home}/{file}", "rb") as env:
-            text = env.read().decode("utf-8", "surrogateescape")
-            for pair in held.items():
-                text = text.replace(line(*pair), "", 1)
-            left = {*re.findall(r"^(?:export|set -gx|setenv) (\w+)[= ]", text, re.MULTILINE)}
-            if found := left & {*names, *held}:
-                os.unlink(env.name)
-                wiped.update(dict.fromkeys(found))
-            else:
-                write_whole(env.name, text, 0o600)
-    for stale in ("secrets.ids", "secrets.earlier", "steps/shell.ok", "setups/*/secrets"):
-        for path in glob.glob(f"{glob.escape(home)}/{stale}"):
+        for path in (f"{home}/{file}", *glob.glob(f"{own}/steps/*/{file}")):
+            with suppress(FileNotFoundError), open(path, "rb") as env:
+                text = env.read().decode("utf-8", "surrogateescape")
+                for pair in held.items():
+                    text = text.replace(line(*pair), "", 1)
+                left = {*re.findall(r"^(?:export|set -gx|setenv) (\w+)[= ]", text, re.MULTILINE)}
+                if found := left & {*names, *held}:
+                    os.unlink(path)
+                    wiped.update(dict.fromkeys(found))
+                else:
+                    write_whole(path, text, 0o600)
+    stale = ("secrets.ids", "secrets.earlier", "setups/*/secrets")
+    for name in (*stale, "steps/*/shell.ok", "steps/*/shell.secrets"):
+        for path in glob.glob(f"{own}/{name}"):
             os.unlink(path)
     if os.path.exists(f"{home}/secrets"):
         # An empty file says that there were secrets: a live run may still have them.

@@ -17,6 +17,7 @@ from contextlib import suppress
 from glob import escape, glob
 from subprocess import DEVNULL, Popen
 
+from .env_files import env_file
 from .processes import forget_locale, identity, is_alive
 from .python.uv import Uv
 from .retries import Retries
@@ -170,7 +171,8 @@ class PeoplesServer:
         words = [*asked["words"], *(["--logdir", self._logdir] if self._logdir else [])]
         write_whole(f"{place}/words", "".join(f"{word}\n" for word in words))
         venv = asked["venv"] if self._kind == "jupyter" else ""
-        begin = ("bash", "-c", _BEGIN, "bash", f"{self._home}/env", venv, *asked["settings"])
+        env = env_file(self._home, folder=asked["folder"])
+        begin = ("bash", "-c", _BEGIN, "bash", env, venv, *asked["settings"])
         with open(f"{place}/log", "wb") as log:
             server = Popen(
                 (*begin, f"{self._tool}/bin/python", "-I", *words),

@@ -10,16 +10,19 @@
   case $1 in /*) folder=$1 ;; *) folder=${box_home%/*}/$1 ;; esac
   shift
   cd -- "$folder" || exit
-  venv=${venv:-$folder/.venv}
-  # The environment that was built for this folder, wherever it is.
+  venv=${venv:-$folder/.venv} env=$box_home/env
+  # The environment that was built for this folder, wherever it is, and its repository's variables.
   for note in "$box_home"/steps/*/{,beside/*/}repo.dir; do
-    made=${note%/*}/python.venv
+    [ "$(cat "$note" 2>/dev/null)" = "$folder" ] || continue
+    made=${note%/*}/python.venv own=${note%/repo.dir}
+    own=${own%/beside/*}/env
     # A tree beside uses the main tree's environment unless it has its own.
     [ -r "$made" ] || made=${note%/beside/*}/python.venv
-    if [ -r "$made" ] && [ "$(cat "$note")" = "$folder" ]; then venv=$(cat "$made"); fi
+    [ ! -r "$made" ] || venv=$(cat "$made")
+    [ ! -r "$own" ] || env=$own
   done
-  # shellcheck disable=SC1091 # written by the step `shell`
-  [ ! -r "$box_home/env" ] || . "$box_home/env"
+  # shellcheck disable=SC1090 # written by the step `shell`
+  [ ! -r "$env" ] || . "$env"
   [ ! -d "$venv" ] || export VIRTUAL_ENV="$venv" PATH="$venv/bin:$PATH"
   # shellcheck disable=SC1091 # of an environment of conda's packages
   [ ! -r "$venv/etc/conda/activate.sh" ] || . "$venv/etc/conda/activate.sh"
@@ -30,7 +33,7 @@
 
   # The shell reads its own rc files, and those of images activate other environments, so ours is activated afterwards.
   shell=${SHELL:-/bin/bash}
-  printf -v place ' %q' "$box_home/env" "$venv" "$folder"
+  printf -v place ' %q' "$env" "$venv" "$folder"
   # shellcheck disable=SC2016,SC2086 # for that shell; three words
   case ${shell##*/} in
     bash) exec bash --rcfile <(printf '%s\n' '[ ! -r ~/.bashrc ] || . ~/.bashrc' "set --$place" \

@@ -43,7 +43,7 @@ gather() {
 hand_over_secrets() {
   [ "${#GATHERED[@]}" -gt 0 ] || return 0
   printf '%s\0' "${GATHERED[@]}" | write_file "$SETUP_DIR/secrets" 600
-  cmp -s "$SETUP_DIR/secrets" "$BOX_HOME/secrets" || rm -f "$BOX_HOME/steps/shell.ok" "$BOX_HOME/secrets.ids"
+  cmp -s "$SETUP_DIR/secrets" "$BOX_HOME/secrets" || rm -f "$BOX_HOME"/steps/*/shell.ok "$BOX_HOME/secrets.ids"
 }
 
 # show_beginning RUN: prints what became of it, and where to look; on a terminal also its first lines, once it has some.

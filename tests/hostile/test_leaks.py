@@ -20,8 +20,6 @@ from tests.waiting import wait_until
 
 pytestmark = pytest.mark.boxes
 
-HELD = {f"/workspace/.boxstrap/{name}" for name in ("env", "env.fish", "env.csh", "secrets")}
-"""The environment files: the only files that may hold secrets."""
 TRAIN = """\
 import os, time
 print("step 1 loss 0.5", len(os.environ.get("HF_TOKEN", "")), flush=True)
@@ -91,9 +89,15 @@ def await_no_login(box: RigBox) -> None:
     wait_until(lambda: Counter(processes(box).values())["sshd"] <= 1, lambda: processes(box))
 
 
-def outside(found: list[Leak]) -> list[Leak]:
-    """The leaks outside the environment files, and what keeps values that were replaced."""
-    may_hold = {*HELD, "/workspace/.boxstrap/secrets.earlier"}
+def held_in(box: RigBox) -> list[str]:
+    """The only files that may hold secrets: the environment files of the repository and of the
+    last setup, and what keeps them to redact them."""
+    own = "/workspace/.boxstrap"
+    return box.run(f"ls {own}/secrets* {own}/env* {own}/steps/*/env* | grep -v ids$").split()
+
+
+def outside(box: RigBox, found: list[Leak]) -> list[Leak]:
+    may_hold = held_in(box)
     return [leak for leak in found if not (leak.kind == "disk" and leak.where in may_hold)]
 
 
@@ -126,10 +130,12 @@ def test_secrets_are_only_in_the_env_files_and_the_training_after_good_failed_or
         f"step 1 loss 0.5 {len(given['HF_TOKEN'])}" in rented.run("setup", "--restart").must(0).out
     )
     found = scan()
-    assert outside(found) == []
-    assert {(leak.where, leak.name) for leak in found} == {(f, n) for f in HELD for n in given}
-    modes = box.run(f"stat -c %a {' '.join(HELD)}").split()
-    assert modes == ["600"] * 4
+    assert outside(box, found) == []
+    assert {(leak.where, leak.name) for leak in found} == {
+        (file, name) for file in held_in(box) for name in given
+    }
+    modes = box.run(f"stat -c %a {' '.join(held_in(box))}").split()
+    assert modes == ["600"] * 7
     assert box.run(["/bin/bash", "-c", LOOSE, "bash", rented.folder]) == ""
     assert sum(map(of_the_training, processes(box))) >= 1
     steps = (f"logs --step {step}" for step in ("shell", "train", "python"))
@@ -140,7 +146,7 @@ def test_secrets_are_only_in_the_env_files_and_the_training_after_good_failed_or
     rented.run("stop").must(0)
     repository.commit({"requirements.txt": "no-such-package-anywhere\n"})
     rented.run("setup").must(7)
-    assert outside(scan()) == []
+    assert outside(box, scan()) == []
 
     # A setup killed here and on the box, which leaves running what it had started.
     changed = {"HF_TOKEN": "hf_canary+changed/b:token=77e1"}
@@ -156,7 +162,7 @@ def test_secrets_are_only_in_the_env_files_and_the_training_after_good_failed_or
     await_no_login(box)
     both = Planted({**here, **given, "changed": changed["HF_TOKEN"]})
     assert "uv" in processes(box).values()  # what the setup started continues
-    assert outside(leaks(box, both)) == []
+    assert outside(box, leaks(box, both)) == []
 
 
 PLACES = r"""

@@ -21,7 +21,10 @@ values = [os.environ[f"FROM_{name}"] for name in ("ENV", "FILE", "COMMAND")]
 print("values", *values, os.environ["GREETING"], flush=True)
 time.sleep(600)
 """
-FILES = ("env", "env.fish", "env.csh", "secrets")
+FILES = (
+    "secrets",
+    *(f"{at}env{kind}" for at in ("", "steps/*/") for kind in ("", ".fish", ".csh")),
+)
 LEAKS = (
     "env_abcdefghijklmnopqr",
     "other_abcdefghijklmnop",
@@ -61,7 +64,7 @@ def test_setup_resends_changed_secrets_and_wipe_removes_them_from_the_box(rent: 
     assert HIDDEN in first
     assert asked() == 1
     modes = rented.as_user(f"cd {rented.folder} && stat -c %a {' '.join(FILES)}")
-    assert modes.split() == ["600"] * 4
+    assert modes.split() == ["600"] * 7
     assert all(leak in kept() for leak in (LEAKS[0], LEAKS[3]))
 
     # The environment's value has changed: this is noticed and sent, and the command is not run.
@@ -107,7 +110,7 @@ def test_setup_resends_changed_secrets_and_wipe_removes_them_from_the_box(rent: 
     assert "train-1 is running: its processes keep the values" in wiped.out
     left = kept()
     assert not [leak for leak in (*LEAKS, "FROM_") if leak in left]
-    assert left.count("GREETING") == 3
+    assert left.count("GREETING") == 6
     gone = rented.run("secrets", "--json").must(0).json()["secrets"]
     assert {row["name"]: (row["held"], row["boxes"]) for row in gone} == {}
     assert "FROM_COMMAND" in rented.run("logs").must(0).err

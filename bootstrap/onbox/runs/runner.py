@@ -105,7 +105,9 @@ class RunRunner:
             signal.signal(number, signal.SIG_IGN)  # one that came meanwhile, too
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        words = ("bash", f"{SHELL_PROGRAMS}/begin.sh", self._env_file, self._run.first("venv"))
+        own = f"{self._run.home}/steps/{self._run.key}/env"
+        env = own if os.path.exists(own) else self._env_file
+        words = ("bash", f"{SHELL_PROGRAMS}/begin.sh", env, self._run.first("venv"))
         os.execvp("bash", [*map(_bytes, words), _bytes(command)])  # noqa: S606
 
     def _keep_log(self) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from ..client import Client
 from ..data.items import DataError, Item, Places
 from ..data.records import DataRecord, DataRecords, sent_content, sent_files
+from ..env_files import env_file
 from ..quoted import quoted
 from ..run_folder import RunFolder, lines_of, write_whole
 from ..step_report import StepError, tell
@@ -84,7 +85,7 @@ class DataStep(BoxStep):
         """The hub's HF_TOKEN is used only if it is a secret of the profile."""
         import shlex  # late: who only looks doesn't need it
 
-        words = shlex.split("\n".join(lines_of(f"{self.home}/env")))
+        words = shlex.split("\n".join(lines_of(env_file(self.home, self.setup.tree.key))))
         for name, _, value in (word.partition("=") for word in words if "=" in word):
             os.environ[name] = value
         if "HF_TOKEN" not in self.setup.facts.get("secret", ()):

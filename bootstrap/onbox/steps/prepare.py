@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import cached_property
 
+from ..env_files import env_file
 from ..quoted import quoted
 from ..run_folder import lines_of, names_in, write_whole
 from ..step_report import StepError, tell
@@ -120,7 +121,8 @@ class PrepareStep(BoxStep):
         from subprocess import DEVNULL, run  # slow to import
 
         environment = self.setup.environment.folder
-        words = ("bash", "-c", _RUN, "bash", f"{self.home}/env", environment, command)
+        env = env_file(self.home, self.setup.tree.key)
+        words = ("bash", "-c", _RUN, "bash", env, environment, command)
         done = run(words, cwd=self.setup.tree.path, stdin=DEVNULL, check=False)
         return done.returncode if done.returncode >= 0 else 128 - done.returncode
 

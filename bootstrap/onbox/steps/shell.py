@@ -8,13 +8,17 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import cached_property
 
-from ..env_files import write_env_files, write_secrets
+from ..env_files import add_earlier_secrets, write_env_files, write_secrets
 from ..processes import is_alive
 from ..quoted import quoted
-from ..run_folder import RunFolder, lines_of, secrets_of, write_whole
+from ..run_folder import RunFolder, lines_of, names_in, secrets_of, write_whole
 from ..short_program import which
 from ..step_report import StepError, caution, tell
 from .step import BoxStep
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # slow to import
+    from collections.abc import Mapping
 
 _SH = "[ ! -r ~/.boxstrap/env ] || . ~/.boxstrap/env"
 _CSH = "if ( -r ~/.boxstrap/env.csh ) source ~/.boxstrap/env.csh"
@@ -50,6 +54,13 @@ _SETTERS = (
 
 
 class ShellStep(BoxStep):
+    """Each repository has files of its own, which its runs and `exec` read, however many others are
+    set up on the box; a login sees those of the last setup."""
+
+    @property
+    def stamp(self) -> str:
+        return f"{self.setup.tree.steps}/shell.ok"
+
     def inputs(self) -> str:
         return quoted("v1", *self.setup.variables, self.setup.one("secrets_id"))
 
@@ -58,14 +69,15 @@ class ShellStep(BoxStep):
         # alone. One of this setup is being begun beside this check: its own step sees to it.
         box = RunFolder(self.home)
         is_unattended = box.has("lease.json") and not is_alive(box.first("lease.pid"))
-        if not box.has("env") or (is_unattended and not self.setup.has("lease")):
+        is_written = os.path.exists(f"{self.setup.tree.steps}/env")
+        if not is_written or (is_unattended and not self.setup.has("lease")):
             return False
         is_off = os.path.isfile(f"{self._user}/.no_auto_tmux")
         return not self._is_seen or (is_off and self._is_linked and not [*self._missing])
 
     def apply(self) -> None:
-        self._keep_secrets()
-        self._write_env()
+        os.makedirs(self.setup.tree.steps, exist_ok=True)
+        self._write_env(self._keep_secrets())
         # On the user's own machine only the training sees it: rc files stay as they are.
         if self._is_seen:
             if not os.path.isfile(f"{self._user}/.no_auto_tmux"):
@@ -107,37 +119,38 @@ class ShellStep(BoxStep):
             if is_wanted and line not in lines_of(file):
                 yield file, line
 
-    def _keep_secrets(self) -> None:
-        """Keep those that came with this setup, and of those that the box has what is still
-        asked for."""
-        kept, came = f"{self.home}/secrets", f"{self.setup.folder}/secrets"
+    def _keep_secrets(self) -> dict[str, str]:
+        """Keep those that came with this setup, and of those that the box has what it or another
+        repository still asks for; return its own."""
+        kept, notes = f"{self.home}/secrets", f"{self.setup.tree.steps}/shell.secrets"
         held, sent = secrets_of(self.home), secrets_of(self.setup.folder)
-        if not self.setup.one("secrets_id"):
+        known, ids = {**held, **sent}, self.values.secret_ids
+        own = self.setup.facts.get("secret", ()) if ids or not sent else [*sent]
+        for name in own:
+            if name not in known:
+                sentence = f"the secret {name} was removed from this box in the meantime"
+                raise StepError("secret-gone", sentence)
+        write_whole(notes, "".join(f"{name}\n" for name in own), 0o600)
+        asked = {name for note in _notes(self.home) for name in lines_of(note)}
+        wanted = {name: value for name, value in known.items() if name in asked}
+        if not wanted:
             for path in (kept, f"{kept}.ids", f"{kept}.earlier"):
                 with suppress(FileNotFoundError):
                     os.unlink(path)
-            held = {}
-        if os.path.isfile(came) and held and held != sent:
+        elif wanted != held:
             # Logs of runs that were started with others: they are redacted in them.
-            with (
-                open(kept, "rb") as had,
-                open(f"{kept}.earlier", "ab", opener=_privately) as earlier,
-            ):
-                earlier.write(had.read())
-        if self.values.secret_ids:
-            names, known = self.setup.facts.get("secret", ()), {**held, **sent}
-            for name in names:
-                if name not in known:
-                    sentence = f"the secret {name} was removed from this box in the meantime"
-                    raise StepError("secret-gone", sentence)
-            write_secrets(self.home, {name: known[name] for name in names})
+            earlier = {name: value for name, value in held.items() if wanted.get(name) != value}
+            add_earlier_secrets(self.home, earlier)
+            write_secrets(self.home, wanted)
+        if wanted:
             # The ids show later setups which.
-            ids = zip(names, self.values.secret_ids)  # noqa: B905 - Python 3.8
-            write_whole(f"{kept}.ids", "".join(f"{name} {its}\n" for name, its in ids), 0o600)
-        elif os.path.isfile(came):
-            write_secrets(self.home, sent)
+            had = dict(line.partition(" ")[::2] for line in lines_of(f"{kept}.ids"))
+            had = {name: had[name] for name in wanted if name in had and name not in own}
+            had.update(zip(own, ids))  # noqa: B905 - Python 3.8
+            write_whole(f"{kept}.ids", "".join(f"{one} {its}\n" for one, its in had.items()), 0o600)
+        return {name: known[name] for name in own}
 
-    def _write_env(self) -> None:
+    def _write_env(self, secrets: Mapping[str, str]) -> None:
         downloads = dict(self._downloads())
         named = ", ".join(downloads)
         if named and lines_of(f"{self.home}/downloads") != [named]:
@@ -145,7 +158,8 @@ class ShellStep(BoxStep):
             tell("note code=downloads-kept")
         names, values = (self.setup.facts.get(f"env_{word}", ()) for word in ("name", "value"))
         profile = dict(zip(names, values))  # noqa: B905 - Python 3.8
-        write_env_files(self.home, {**downloads, **profile, **secrets_of(self.home)})
+        for folder in (self.setup.tree.steps, self.home):
+            write_env_files(folder, {**downloads, **profile, **secrets})
 
     def _downloads(self) -> Iterator[tuple[str, str]]:
         """Yield variables for folders in the working folder, which outlives a tree and, on a
@@ -184,6 +198,11 @@ class ShellStep(BoxStep):
         with suppress(OSError), open("/proc/1/environ", "rb") as file:
             said += file.read().replace(b"\n", b" ").replace(b"\0", b"\n")
         return said
+
+
+def _notes(home: str) -> list[str]:
+    """Return the files with the names of the secrets that each repository asks for."""
+    return [f"{home}/steps/{key}/shell.secrets" for key in names_in(f"{home}/steps")]
 
 
 def _privately(path: str, flags: int) -> int:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
 from bootstrap.boxes.secrets import packed
-from bootstrap.onbox.env_files import wipe, write_env_files
+from bootstrap.onbox.env_files import env_file, wipe, write_env_files
 from bootstrap.onbox.processes import identity
+from bootstrap.onbox.run_folder import secrets_of
 from bootstrap.onbox.steps.shell import ShellStep
 from bootstrap.onbox.steps.step import SetupFacts
 from tests.unit.profile import hostile
@@ -32,13 +34,16 @@ SHELLS = {
 
 
 def test_wiping_secrets_keeps_other_env_values_of_the_profile(tmp_path: Path) -> None:
-    write_env_files(str(tmp_path), {**VALUES, **SECRETS})
+    own = tmp_path / "steps/k"
+    own.mkdir(parents=True)
+    for folder in (tmp_path, own):
+        write_env_files(str(folder), {**VALUES, **SECRETS})
     (tmp_path / "secrets").write_bytes(packed(SECRETS))
     (tmp_path / "secrets.ids").write_text("PEM 0\n")
     assert wipe(str(tmp_path), [*SECRETS, "NEVER_THERE"]) == [*SECRETS]
-    found = {name: (tmp_path / name).read_bytes() for name in FILES}
+    found = [(folder / name).read_bytes() for folder in (tmp_path, own) for name in FILES]
     write_env_files(str(tmp_path), VALUES)
-    assert found == {name: (tmp_path / name).read_bytes() for name in FILES}
+    assert found == [(tmp_path / name).read_bytes() for name in FILES] * 2
     assert {(tmp_path / name).stat().st_mode & 0o777 for name in FILES} == {0o600}
     assert (tmp_path / "secrets").read_bytes() == b""
     assert not (tmp_path / "secrets.ids").exists()
@@ -48,11 +53,50 @@ def test_setup_requires_a_running_lease_monitor_unless_it_starts_one_itself(
     tmp_path: Path,
 ) -> None:
     """The step `lease` writes its terms beside this check, and begins the monitor after that."""
-    for name in ("env", "lease.json"):
+    (tmp_path / "steps/k").mkdir(parents=True)
+    for name in ("steps/k/env", "lease.json"):
         (tmp_path / name).touch()
-    facts = {"home": [str(tmp_path)], "is_local": ["yes"]}
+    facts = {"home": [str(tmp_path)], "key": ["k"], "is_local": ["yes"]}
     assert ShellStep(SetupFacts({**facts, "step": ["shell", "lease"]})).check()
     alone = ShellStep(SetupFacts({**facts, "step": ["shell"]}))
     assert not alone.check()
     (tmp_path / "lease.pid").write_text(f"{identity(os.getpid())}\n")
     assert alone.check()
+
+
+def test_a_repository_keeps_its_variables_and_secrets_when_another_one_is_set_up(
+    tmp_path: Path,
+) -> None:
+    def set_up(key: str, env: dict[str, str], secrets: dict[str, str]) -> None:
+        folder = tmp_path / "setups" / key
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "secrets").write_bytes(packed(secrets))
+        ids = {"secret_ids": [f"id-{value}" for value in secrets.values()]}
+        facts = {"home": [str(tmp_path)], "key": [key], "setup": [str(folder)], "is_local": ["yes"]}
+        facts |= {"env_name": [*env], "env_value": [*env.values()], "secret": [*secrets]}
+        facts |= {"secrets_id": ["x" if secrets else ""], "values": [json.dumps(ids)]}
+        step = ShellStep(SetupFacts(facts))
+        step.apply()
+        assert step.check()
+
+    def held() -> tuple[dict[str, str], list[str], str]:
+        ids = tmp_path / "secrets.ids"
+        files = (env_file(str(tmp_path), key) for key in ("a", "b", "none"))
+        texts = [Path(file).read_text().replace("export ", "") for file in files]
+        return secrets_of(tmp_path), texts, ids.read_text() if ids.exists() else ""
+
+    set_up("a", {"MODE": "a"}, {"TOKEN": "one", "KEY": "same"})
+    own = "MODE='a'\nTOKEN='one'\nKEY='same'\n"
+    assert held()[1] == [own] * 3
+    set_up("b", {"MODE": "b"}, {})
+    its = "TOKEN id-one\nKEY id-same\n"
+    assert held() == ({"TOKEN": "one", "KEY": "same"}, [own, "MODE='b'\n", "MODE='b'\n"], its)
+    set_up("b", {}, {"KEY": "other"})
+    assert held()[0] == {"TOKEN": "one", "KEY": "other"}
+    assert held()[1] == [own, "KEY='other'\n", "KEY='other'\n"]
+    assert (tmp_path / "secrets.earlier").read_bytes() == b"KEY=same\0"
+    set_up("a", {}, {})
+    assert held() == ({"KEY": "other"}, ["\n", "KEY='other'\n", "\n"], "KEY id-other\n")
+    set_up("b", {}, {})
+    assert held() == ({}, ["\n", "\n", "\n"], "")
+    assert not (tmp_path / "secrets.earlier").exists()
