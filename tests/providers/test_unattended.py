@@ -39,7 +39,7 @@ def runs(step: Mapping[str, Any], *, failed: bool) -> bool:
 
 def played(user: User, job: Mapping[str, Any]) -> tuple[bool, str]:
     """Run a job's commands as a runner does; return whether it succeeded, and all output."""
-    values = {"secrets.VAST_API_KEY": KEY, "vars.BOXSTRAP_CONSENT": ""}
+    values = {"secrets.VAST_API_KEY": KEY, "vars.BOXSTRAP_CONSENT": "", "vars.BOXSTRAP_WHEEL": ""}
     expression = re.compile(r"\$\{\{ (.*?) \}\}")
     env = {
         name: expression.sub(lambda found: values[found[1]], value)
