@@ -31,7 +31,7 @@ SIGNS = {
     "receive": "module='work.store'",
     "sync": "lacking=",
     "back": "module='work.back'",
-    "probe": "show_runs()",
+    "probe": "show_more()",
     "launch": "receive()",
     "follow": "tail --version",
     "setup_end": "state=gone",
