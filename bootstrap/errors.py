@@ -17,8 +17,8 @@
     └── CommandFailedError    a command of the user's ended with another code than 0
         └── BoxesFailedError  of several boxes, some failed
 
-The exit code of each is in the table at the end. The script on the box has its own codes: `exit_of`
-in `templates/lib/engine.sh`; `setup/result.py` turns those into errors.
+The exit code of each is in the table at the end. The script on the box has its own codes: `_EXITS`
+in `bootstrap/onbox/setup/graph.py`; `setup/result.py` turns those into errors.
 """
 
 from __future__ import annotations

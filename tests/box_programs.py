@@ -7,8 +7,6 @@ from pathlib import Path
 
 from bootstrap.setup.program import program_files
 
-LIBRARY = "".join(text for name, text in program_files().items() if name.startswith("lib/"))
-
 
 def lay_programs(folder: Path) -> Path:
     """Write all of them into `folder`, which is created if missing."""

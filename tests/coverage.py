@@ -163,7 +163,7 @@ def shell_functions() -> list[ShellFunction]:
     """Return the functions of the scripts that bash runs on boxes."""
     found = []
     for file in sorted(TEMPLATES.glob("*/*.sh")):
-        if file.parent.name in ("lib", "steps", "box"):
+        if file.parent.name in ("lib", "box"):
             name, at, lines, close = "", 0, set[int](), ""
             ends, before = "", ""
             for line in file.read_text().splitlines():

@@ -113,7 +113,7 @@ def _shared(name: str) -> str:
 
 
 _STORE = 'read_program && store_program "$1"'
-_MOST_LACKS = 20  # sentences to show at most; `lacks` in templates/steps/preflight.sh has fewer
+_MOST_LACKS = 20  # sentences to show at most; `lacks` in templates/lib/preflight.sh has fewer
 _LONGEST = 300
 
 
@@ -125,7 +125,7 @@ class LaunchOptions:
     workdir: str
     has_program: bool = False  # whether the box said that it has the program
     wait_s: int = 60  # how long it waits for another setup to end, in seconds
-    words: Sequence[str] = ()  # `restart`, `only=gpu`: see `templates/lib/main.sh`
+    words: Sequence[str] = ()  # `restart`, `only=gpu`: see `WantedSetup`
     secrets: bytes = b""  # NAME=VALUE, each ended by a NUL
 
 

@@ -13,3 +13,9 @@ MAIN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "__main__.py")
 SHELL_PROGRAMS = os.path.dirname(os.path.dirname(MAIN))
 AGENT = {"User-Agent": "boxstrap/0.1.0"}
 """What every request says it is from: usual front ends turn away the default of urllib."""
+
+
+def text_of(name: str) -> str:
+    """Return the text of one of the program's files."""
+    with open(os.path.join(SHELL_PROGRAMS, name), encoding="utf-8") as file:
+        return file.read()

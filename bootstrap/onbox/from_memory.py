@@ -19,19 +19,21 @@ if TYPE_CHECKING:
 
 class SentProgramFiles(SourceLoader):
     def __init__(self, program: str) -> None:
-        self._texts = dict(file.split("\n", 1) for file in program.split("\f")[1:])
+        self.texts = dict(file.split("\n", 1) for file in program.split("\f")[1:])
 
     def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
-        return spec_from_loader(name, self) if self.get_filename(name) in self._texts else None
+        return spec_from_loader(name, self) if self.get_filename(name) in self.texts else None
 
     def get_filename(self, fullname: str) -> str:
         path = fullname.replace(".", "/")
-        return f"{path}/__init__.py" if f"{path}/__init__.py" in self._texts else f"{path}.py"
+        return f"{path}/__init__.py" if f"{path}/__init__.py" in self.texts else f"{path}.py"
 
     def get_data(self, path: str) -> bytes:
-        return self._texts[path].encode()
+        return self.texts[path].encode()
 
 
 if __name__ == "__main__":
-    sys.meta_path.insert(0, SentProgramFiles(Path(sys.argv.pop(1)).read_bytes().decode()))
+    sent = SentProgramFiles(Path(sys.argv.pop(1)).read_bytes().decode())
+    sys.meta_path.insert(0, sent)
+    vars(import_module("onbox"))["text_of"] = sent.texts.__getitem__
     sys.exit(import_module(f"onbox.{sys.argv.pop(1)}").main())

@@ -5,7 +5,7 @@ allow no cgroup, a program may overwrite its environment, and an orphan has lost
 would show its run. Each is written as `processes.identity` writes it.
 
 `onbox run_processes stop RUN...` ends runs, also ones that wait for their turn, and prints what
-became of each; `reap GRACE PROCESS...` ends processes of a setup.
+became of each.
 """
 
 from __future__ import annotations
@@ -238,9 +238,5 @@ def over(run: RunFolder) -> None:
 
 
 def main() -> None:
-    word, *more = sys.argv[1:]
-    if word == "reap":
-        reap(None, more[1:], time.time() + float(more[0]))
-    else:
-        for run in more:
-            _stop(RunFolder(run))
+    for run in sys.argv[2:]:
+        _stop(RunFolder(run))

@@ -1,6 +1,5 @@
-"""What a step tells the setup, as `progress done=2 total=5`, and sentences for its log. A program
-that a step in shell runs tells it on standard output, which `report` of `templates/lib/events.sh`
-passes on. What one tells the machine that asked: a word, a tab and a value a line.
+"""What a step tells the setup, as `progress done=2 total=5`, and sentences for its log. What one
+tells the machine that asked: a word, a tab and a value a line.
 """
 
 from __future__ import annotations
@@ -11,7 +10,8 @@ from contextlib import suppress
 
 step = ""
 """The step that this process is, if it is one."""
-_EVENTS = 3  # the setup's pipe
+events = 1
+"""Where it writes its events: the setup's pipe."""
 _EVENT_WORDS = ("progress", "wait", "note")
 
 
@@ -25,7 +25,7 @@ class StepError(Exception):
 
 def tell(event: str) -> None:
     if step:
-        os.write(_EVENTS, f"{step} {event}\n".encode())
+        os.write(events, f"{step} {event}\n".encode())
     else:
         sys.stdout.write(f"{event}\n")
 

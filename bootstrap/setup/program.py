@@ -13,16 +13,18 @@ from collections.abc import Collection, Mapping
 from functools import cache, cached_property
 
 from bootstrap.paths import shipped
-from bootstrap.setup.script import RECIPE_HERE, default_values, in_document, kept_text, page
+from bootstrap.setup.script import RECIPE_HERE, STAGE0, default_values, in_document, kept_text, page
 from bootstrap.steps.shell import assignments, bare_python, bare_shell, onbox_files
 from bootstrap.value import dataclass
 
 _LIBRARY_HERE = re.compile(r"^( *)# library: ([a-z0-9_/ ]+)\n", re.MULTILINE)
-_NOT_OF_A_DOOR = (
-    *("onbox/transfer/", "onbox/from_memory.py", "onbox/probe.py", "onbox/server.py"),
+_NOT_OF_IT = (
+    *("onbox/transfer/", "onbox/probe.py", "onbox/server.py"),
     "doors/fetch.sh",
 )
 """What comes with a query and doesn't stay, or before a narrow door's program."""
+_NOT_OF_A_DOOR = ("onbox/from_memory.py",)
+"""What only another machine asks for."""
 _OF_FEW = {
     "onbox/data/download.py": "DATA",
     "onbox/data/items.py": "DATA",
@@ -100,12 +102,15 @@ def program_files(*, bare: bool = False) -> dict[str, str]:
     usual = {name: value for name, value in default_values().items() if not in_document(name)}
     defaults = f"# What a recipe doesn't name is as here.\n{assignments(usual)}VALUES=''\n"
     files = {"setup.sh": page(RECIPE_HERE, bare=bare), "defaults.sh": defaults}
-    for kind in ("lib", "steps", "doors", "box"):
+    for kind in ("lib", "doors", "box"):
         for file in sorted((shipped("templates") / kind).glob("*.sh")):
+            if kind == "lib" and file.stem in STAGE0:
+                continue
             text = _LIBRARY_HERE.sub(_loads, file.read_text("utf-8"))
             files[file.name if kind == "box" else f"{kind}/{file.name}"] = text
     files |= onbox_files()
-    own = {name: text for name, text in files.items() if not name.startswith(_NOT_OF_A_DOOR)}
+    left = (*_NOT_OF_IT, *_NOT_OF_A_DOOR) if bare else _NOT_OF_IT
+    own = {name: text for name, text in files.items() if not name.startswith(left)}
     return {name: _bare(name, text) for name, text in own.items()} if bare else own
 
 

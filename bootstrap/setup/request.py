@@ -55,7 +55,7 @@ class RunOptions:
         return replace(self, command=command, session=session)
 
     def words(self, profile: Profile) -> list[str]:
-        """Return words for the script on the box, see `templates/lib/main.sh`. Raises as `of`."""
+        """Return words for the script on the box, see `WantedSetup`. Raises as `of`."""
         wish = self.of(profile)
         given = {"gpus": wish.gpus, "queue": wish.queue, "nodes": wish.nodes}
         more = [f"{name}={value}" for name, value in given.items() if value]

@@ -31,7 +31,6 @@ from bootstrap.steps.plan import STEPS, Step
 from bootstrap.steps.shell import (
     Value,
     bare_shell,
-    functions,
     harmless,
     known_hosts,
     quote,
@@ -321,7 +320,10 @@ def gpu_order(profile: Profile) -> dict[str, object]:
 
 RECIPE_HERE = "RECIPE_GOES_HERE\n"
 """Stands for the recipe in the page that the program has, for a door."""
-_STAGE0 = (("base", ("have", "reset_shell", "now", "expand_home")),)
+STAGE0 = ("stage0", "owner", "preflight")
+"""The parts of the library that are in each page, and so not in the program."""
+_COMMENTS = re.compile(r"^ *#.*\n", re.MULTILINE)
+_SENTENCES = re.compile(r"^# (?!---- ).*\n", re.MULTILINE)
 KEPT = 20  # number of scripts to keep in the cache
 
 
@@ -340,8 +342,8 @@ def render_script(
 
 def page(recipe: str, *, bare: bool = False) -> str:
     """Return a script with this recipe: before it stands what is done without the program."""
-    stage0 = [shell_part("lib", "stage0"), *(functions("lib", *own) for own in _STAGE0)]
-    stage0 += [shell_part("lib", "owner"), shell_part("steps", "preflight")]
+    # It is sent with each setup; its comments are in its own files.
+    stage0 = [_COMMENTS.sub("", shell_part("lib", part)) for part in STAGE0]
     made = render_text(
         "setup.sh.j2",
         {
@@ -351,6 +353,8 @@ def page(recipe: str, *, bare: bool = False) -> str:
             "recipe": RECIPE_HERE,
         },
     )
+    if bare:
+        made = _SENTENCES.sub("", made)
     return made.replace(RECIPE_HERE, recipe)
 
 

@@ -322,7 +322,7 @@ _MOST_ANSWER = 4 * 1024 * 1024
 _ANSWERS = {"A": "new", "D": "removed"}
 _WAITS = re.compile(rb"^waits\t", re.MULTILINE)
 _ALL = "-"
-_PROGRAMS = {"sync": ("work.sync", "fresh\t\n"), "run": ("steps.run", "setup\tscript\n")}
+_PROGRAMS = {"sync": ("work.sync", "fresh\t\n"), "run": ("setup.run", "setup\tscript\n")}
 """What a box asks for the word, and what it answers if it has no such program yet."""
 _OVER = b"\nover\t\n"
 WITH_COMMAND = 8 * 1024  # bytes of objects that fit into a command

@@ -9,8 +9,7 @@ from bootstrap.value import Document, dataclass
 
 @dataclass(frozen=True)
 class Step:
-    """A named unit of a setup. `onbox/steps/<name>.py`, or `templates/steps/<name>.sh`, says how
-    it is checked and applied."""
+    """A named unit of a setup. `onbox/steps/<name>.py` says how it is checked and applied."""
 
     name: str
     needs: tuple[str, ...]

@@ -194,11 +194,22 @@ def bare_shell(text: str) -> str:
 
 
 def bare_python(text: str) -> str:
-    """Return Python as `bare_tree` has it, with few spaces."""
+    """Return Python as `bare_tree` has it, with few spaces and lines."""
     parts = _STRING.split(ast.unparse(bare_tree(text)))
     code = (part.replace("\n\n", "\n") for part in parts[::2])
     parts[::2] = (_SPACES.sub(lambda found: found[1] or found[2], part) for part in code)
-    return _INDENT.sub(lambda found: " " * (len(found[0]) // 4), "".join(parts))
+    lines: list[str] = []
+    for line in _INDENT.sub(lambda found: " " * (len(found[0]) // 4), "".join(parts)).split("\n"):
+        if lines and _indent_of(line) == _indent_of(lines[-1]) and line and lines[-1]:
+            lines[-1] += f";{line.lstrip()}"
+        else:
+            lines.append(line)
+    return _ONLY.sub(r"\1\2\3", "\n".join(lines))
+
+
+def _indent_of(line: str) -> object:
+    """Return that of a statement which others may follow in its line; of another, nothing equal."""
+    return object() if _COMPOUND.match(line) else len(line) - len(line.lstrip())
 
 
 def bare_tree(text: str) -> ast.Module:
@@ -247,6 +258,12 @@ class _WithoutTypes(ast.NodeTransformer):
 _STRING = re.compile(r"""('(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")""")
 _SPACES = re.compile(r"([,:]) | ([-+*/%|<>]|[-+*/<>=!:]?=) ")
 _INDENT = re.compile(r"^( {4})+", re.MULTILINE)
+_BLOCKS_OF = r"(?:if|for|while|with|def|class|try|else|elif|except|finally)"
+_COMPOUND = re.compile(rf" *{_BLOCKS_OF}\b| *@")
+_ONLY = re.compile(
+    rf"^( *)({_BLOCKS_OF}\b.*:)\n\1 (?!{_BLOCKS_OF}\b|[ @])(.*)(?=\n(?!\1 )|\Z)", re.M
+)
+"""A block of one line."""
 
 
 def _is_text(node: ast.stmt) -> bool:
@@ -288,5 +305,5 @@ SHELL_SETTINGS = (
     *("FUNCNEST", "GLOBIGNORE", "GLOBSORT", "GREP_OPTIONS", "POSIXLY_CORRECT", "SHELLOPTS"),
     "TMOUT",
 )
-"""No script of this program sees them. `reset_shell` in `templates/lib/base.sh` has the same, for
+"""No script of this program sees them. `reset_shell` in `templates/lib/stage0.sh` has the same, for
 scripts that a door starts."""

@@ -31,10 +31,10 @@ enter_door() {
 # Ends here, with nothing written, if there is nothing to do or the box can't be set up.
 look() {
   local lacks plan
-  lacks=$(recipe && main preflight | cut -f3)
+  lacks=$(recipe && begin_box && lacks | cut -f3)
   [ -z "$lacks" ] || refuse "$lacks"
   # shellcheck disable=SC2086 # words of our own
-  plan=$(recipe && main plan $WORDS)
+  plan=$(recipe && begin_box && plan <(whole_script) $WORDS)
   case $WORDS in *revive*) return ;; esac
   if ! grep -E $'^plan\t' <<<"$plan" | grep -qvE $'\t(done|alive|died)$'; then
     ! grep -qxF $'plan\ttrain\talive' <<<"$plan" || not_started

@@ -8,7 +8,7 @@ read_program() { mapfile -t -d $'\f' PROGRAM_FILES; }
 load_program_files() {
   local file
   for file in "${PROGRAM_FILES[@]:1}"; do
-    case $file in defaults.sh* | lib/* | steps/* | doors/*) eval "${file#*$'\n'}" ;; esac
+    case $file in defaults.sh* | lib/* | doors/*) eval "${file#*$'\n'}" ;; esac
   done
 }
 

@@ -2,35 +2,29 @@
 # python: which Python does the steps. A box without one that works gets it before the first of them, from its packages,
 # else by uv. What fails is told by the step that takes care of it elsewhere, in onbox/steps/tools.py and agent.py.
 
-# find_python: sets PYTHON; 1 if none works. Our own worked when it was made.
-find_python() {
-  PYTHON=$BOX_HOME/agent/bin/python
-  [ ! -x "$PYTHON" ] || return 0
-  PYTHON=python3
-  python3 -I -S -c 'import sys, json, fcntl, hashlib, subprocess; sys.exit(sys.version_info < (3, 8))' 2>/dev/null
-}
-
-# The step `agent` makes what may be the only one again, beside another step.
-await_python() { until find_python; do sleep 0.1; done; }
-
-need_python() {
-  # `preflight` tells what the box lacks.
-  if find_python || [ -n "$(lacks)" ]; then return; fi
+# bring_python ID SECONDS: waits that long for another setup to end.
+bring_python() {
+  open_setup "$1"
+  exec 9>>"$BOX_HOME/lock"
+  flock -n 9 || { STEP=setup emit wait code=busy && flock -w "$2" 9; } || finish 8 busy
+  printf '%s\n' "$_identity" "$SCRIPT_ID" "$SETUP_ID" "$REPO_NAME ${REPO_COMMIT:0:12}" >"$BOX_HOME/lock"
+  [ -z "$LACKS" ] || by_step preflight tell_lack
   if ! have python3 && can_install; then by_step tools install_python; fi
   find_python || by_step agent bring_by_uv
-  find_python || :
+  find_python || finish 7
 }
 
 # by_step STEP COMMAND: runs it with the log of this step, which fails if the command does.
 by_step() {
-  STEP=$1 STEP_LOG=$SETUP_DIR/logs/$1.log CODE=
+  STEP=$1 STEP_LOG=$SETUP_DIR/logs/$1.log CODE='' RC=7
   emit start why=new
-  BEGUN="$BEGUN $1 "
   "$2" >"$STEP_LOG" 2>&1 </dev/null && return
   # shellcheck disable=SC2086 # a code may have a number after it
   emit fail code=${CODE:-$(classify_error "$STEP_LOG")} rc=1
-  finish 7
+  finish "$RC"
 }
+
+tell_lack() { RC=5 && failed "${LACKS%%$'\t'*}" "${LACKS#*$'\t'}"; }
 
 failed() {
   CODE=$1

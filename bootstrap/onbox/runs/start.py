@@ -1,15 +1,8 @@
 """What a setup asks of runs: start one, once for the same work; resume those that died with the
-box; is there anything to do?
-
-`onbox runs.start id BOX_HOME KEY ID` prints the run that was started under this id, and exits with
-1 if none was; `onbox runs.start died BOX_HOME KEY` exits with 1 unless the repository's newest run
-ended with its box.
-"""
+box; is there anything to do?"""
 
 from __future__ import annotations
 
-import os
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -21,7 +14,7 @@ from ..run_folder import DIED, QUEUED, RUNNING, WAITING, RunFolder, made_at, run
 from ..run_processes import stop_run
 from ..run_queue import unattended
 from . import new_run
-from .resume import died, last_died, resume
+from .resume import died, resume
 from .window import open_session, window_program
 
 
@@ -79,12 +72,3 @@ def keep_ahead(runs: str, tree: str, paths: Sequence[str]) -> None:
         for one in keep_results.earlier(RunResults(f"{runs}/.new", tree, paths)):
             with suppress(CantKeep):
                 one.keep(time.monotonic() + keep_results.QUICK_S)
-
-
-def main() -> int:
-    word, *more = sys.argv[1:]
-    if word == "died":
-        return int(not last_died(*more))
-    found = new_run.started(dict(zip(("home", "key", "id"), more)))  # noqa: B905 - Python 3.8
-    os.write(1, os.fsencode(f"{found.path if found else ''}\n"))
-    return int(not found)

@@ -32,11 +32,15 @@ class GpuStep(BoxStep):
         return bool(verdict and verdict.st_size and is_same) and not is_returned(self.setup)
 
     def apply(self) -> None:
-        from ..verdict import verify  # late: who only looks needs none of it
+        from glob import escape, glob  # late: who only looks needs none of it
+
+        from ..verdict import verify
         from ..verdict.expected_hardware import parse_expected
         from ..verdict.readers import OwnError
 
-        site.main()  # what asks NVML is in the environment of this program's own
+        # What asks NVML is in the environment of this program's own.
+        for folder in glob(f"{escape(self.home)}/agent/lib/python*/site-packages"):
+            site.addsitedir(folder)
         said, ahead = f"{self.home}/gpu.said", os.environ.get("CLOCK_AHEAD")
         write_whole(f"{self.home}/gpu.order", f"{self._order}\n", 0o600)
         write_whole(f"{self.home}/gpu.devices", _devices(), 0o600)

@@ -29,7 +29,7 @@ SKIPPED = ("done", "alive", "died", "failed")
 
 
 class SetupFacts:
-    """What the steps are told, see `templates/lib/steps.sh`."""
+    """What the steps are told, see `WantedSetup`."""
 
     def __init__(self, facts: Mapping[str, Sequence[str]]) -> None:
         self.facts = facts
@@ -162,22 +162,6 @@ def expanded(folder: str, *patterns: str) -> str:
     at, own = len(folder) + 1, escape(folder)
     found = (sorted(glob(f"{own}/{each}")) or [f"{folder}/{each}"] for each in patterns)
     return "".join(f"{path[at:]} " for paths in found for path in paths)
-
-
-def read_setup(file: int = 0) -> SetupFacts:
-    """Return what is told: NAME=VALUE, each ended by a NUL, at last `over`. Raises EOFError if not
-    all of it came."""
-    said = b""
-    while not said.endswith(b"\0over\0"):  # others may hold the pipe's other end open
-        piece = os.read(file, 1 << 16)
-        if not piece:
-            raise EOFError("not all of the setup's facts came")
-        said += piece
-    facts: dict[str, list[str]] = {}
-    for pair in said.decode("utf-8", "surrogateescape").split("\0")[:-2]:
-        name, _, value = pair.partition("=")
-        facts.setdefault(name, []).append(value)
-    return SetupFacts(facts)
 
 
 def step_named(name: str, setup: SetupFacts) -> BoxStep:

@@ -1,8 +1,4 @@
-"""The profile's command, started once for the same files, command, environment and data.
-
-`onbox steps.train` exits with 9 if a training would begin, and must not, since results of earlier
-runs would be lost.
-"""
+"""The profile's command, started once for the same files, command, environment and data."""
 
 from __future__ import annotations
 
@@ -16,7 +12,7 @@ from ..run_queue import revive
 from ..runs import new_run, start
 from ..step_report import StepError, caution
 from ..work.trees import absolute_command
-from .step import BoxStep, SetupFacts, read_setup
+from .step import BoxStep, SetupFacts
 
 _REFUSED = 9
 
@@ -199,7 +195,3 @@ def _content_of(setup: SetupFacts) -> str:
             own = b"".join(line for line in lines if not line.endswith(b"\tboxstrap.yaml\n"))
             return hashlib.sha256(own).hexdigest()
     return ""
-
-
-def main() -> int:
-    return _REFUSED if TrainStep(read_setup()).would_lose_results() else 0

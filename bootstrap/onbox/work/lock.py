@@ -1,15 +1,15 @@
 """One setup at a time on a box. The lock is a flock; the file says who holds it: its process, its
-script, its id. `onbox work.lock BOX_HOME GRACE` ends what a holder that was killed left."""
+script, its id."""
 
 from __future__ import annotations
 
 import fcntl
-import sys
+import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from ..processes import identity, is_alive, stat_of
+from ..processes import file_at, identity, is_alive, stat_of
 from ..run_folder import RunFolder, lines_of, names_in
 from ..run_processes import reap
 
@@ -18,26 +18,52 @@ if TYPE_CHECKING:  # slow to import
     from typing import IO
 
 _GRACE_S = 10.0
+_OF_STAGE0 = 9
 _MANAGERS = ("apt-get", "dnf", "yum", "microdnf", "zypper", "pacman", "apk", "dpkg", "rpm")
 """They are waited for, and never interrupted."""
 
 
-def take_lock(home: str, wait_s: float, waits: Callable[[str], None]) -> IO[str] | None:
+class SameSetupError(Exception):
+    """The same setup is at work."""
+
+
+def take_lock(
+    home: str,
+    wait_s: float,
+    waits: Callable[[str], None],
+    *,
+    script: str = "",
+    grace: float = _GRACE_S,
+) -> IO[str] | None:
     """Return the lock, until it is closed; None if somebody kept it. `waits` is told for which
-    setup. What the file says stays: that was the last."""
-    lock = open(f"{home}/lock", "a", encoding="ascii")  # noqa: SIM115 - the caller closes it
+    setup. What the file says stays: that was the last. `grace`: for how many seconds what a killed
+    setup left may go on once it is asked to end. Raises SameSetupError if the holder has the same
+    `script`."""
+    lock = _opened(f"{home}/lock")
     until, told = time.monotonic() + wait_s, False
-    while not (_is_ours(lock) or (_end_leftovers(home, _GRACE_S) and _is_ours(lock))):
+    while not (_is_ours(lock) or (_end_leftovers(home, grace) and _is_ours(lock))):
+        process, same, setup = holder(home)
+        if script and same == script and is_alive(process):
+            lock.close()
+            raise SameSetupError
         if not told:
-            waits(holder(home)[2])
+            waits(setup)
         if time.monotonic() >= until:
             lock.close()
             return None
         told = True
         time.sleep(0.05)
     # A setup that was killed left the lock free, but perhaps a uv or a git that still writes.
-    _end_leftovers(home, _GRACE_S)
+    _end_leftovers(home, grace)
     return lock
+
+
+def _opened(path: str) -> IO[str]:
+    """Stage 0 may hold it, where it brought the Python in which this runs."""
+    if file_at(f"/proc/self/fd/{_OF_STAGE0}") == file_at(path) != (-1, -1):
+        os.set_inheritable(_OF_STAGE0, False)
+        return open(_OF_STAGE0, "a", encoding="ascii")
+    return open(path, "a", encoding="ascii")
 
 
 def holder(home: str) -> list[str]:
@@ -69,7 +95,3 @@ def _end_leftovers(home: str, grace: float) -> bool:
             left.append(identity(int(number)))
     reap(None, left, time.time() + grace)
     return bool(left)
-
-
-def main() -> None:
-    _end_leftovers(sys.argv[1], float(sys.argv[2]))

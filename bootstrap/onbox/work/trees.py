@@ -1,15 +1,9 @@
 """Which tree a new run gets: the repository's folder, or one beside it for other work: NAME@2,
-NAME@3, … A tree has one live run, so that results never mix.
-
-`onbox work.trees choose BOX_HOME KEY FOLDER CONTENT COMMAND SESSION BESIDE CELL` prints its number;
-`alive BOX_HOME KEY FOLDER` the live run that has this tree,
-`holds` one of both, `running` any that runs on the box. Without one it exits with 1.
-"""
+NAME@3, … A tree has one live run, so that results never mix."""
 
 from __future__ import annotations
 
 import os
-import sys
 from itertools import chain, count
 
 from ..git import BoxTree
@@ -72,19 +66,3 @@ def choose(home: str, key: str, main: str, content: str, *own: str) -> BoxTree:
     os.makedirs(tree.notes, exist_ok=True)
     tree.note_lines("repo.dir", [tree.path])
     return tree
-
-
-def main() -> int:
-    word, *more = sys.argv[1:]
-    if word == "choose":
-        said = choose(*more).number
-    else:
-        home, key, folder = [*more, "", ""][:3]
-        ways = {
-            "alive": lambda run: is_in_tree(run, key, folder),
-            "holds": lambda run: is_in_tree(run, key, folder) or is_user(run, folder),
-            "running": lambda run: run.is_running,
-        }
-        said = next((run.path for run in filter(ways[word], live_runs(home))), "")
-    os.write(1, os.fsencode(f"{said}\n"))
-    return int(not said)

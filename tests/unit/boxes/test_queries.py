@@ -209,7 +209,7 @@ def test_the_later_of_two_runs_begun_in_the_same_second_is_the_newest(
     assert [run.name for run in found.runs][:3] == ["third-1", "lost-1", "other-2"]
 
 
-@pytest.mark.parametrize("module", ["work/sync.py", "steps/run.py"])
+@pytest.mark.parametrize("module", ["work/sync.py", "setup/run.py"])
 def test_sync_asks_for_a_setup_if_an_older_boxstrap_set_the_box_up(
     module: str, box_home: BoxHome, tmp_path: Path
 ) -> None:
@@ -229,10 +229,10 @@ def test_the_command_sent_to_a_box_by_run_is_in_no_list_of_processes(
     python.write_text('#!/bin/sh\ntr "\\0" " " </proc/$$/cmdline\necho\necho "$BOXSTRAP_REQUEST"\n')
     python.chmod(0o755)
     about = {"waits": 0, "lacking": ""}
-    named = {"module": "steps.run", "request": '{"command": "python train.py"}'}
+    named = {"module": "setup.run", "request": '{"command": "python train.py"}'}
     query = build_query("sync", workdir=str(box_home.workdir), **about, **named)
     listed, _, given = answer(["sh", "-c"], query, tmp_path).decode().partition("\n")
-    assert "steps.run" in listed
+    assert "setup.run" in listed
     assert "train.py" not in listed
     assert given == named["request"]
 

@@ -124,7 +124,7 @@ def test_a_script_sent_to_a_box_gives_the_same_output_whatever_its_shell_setting
 
 
 def test_a_pasted_setup_script_unsets_the_same_shell_settings_as_a_script_sent_by_ssh() -> None:
-    found = functions("lib", "base", ("reset_shell",))
+    found = functions("lib", "stage0", ("reset_shell",))
     assert {*re.findall(r"\b[A-Z_]{3,}\b(?![=:])", found)} - {"LC_ALL", "LANGUAGE", "TMPDIR"} == {
         *SHELL_SETTINGS
     }

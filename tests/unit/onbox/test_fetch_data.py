@@ -19,7 +19,6 @@ from typing import Any
 
 import pytest
 
-from bootstrap.onbox import MAIN
 from bootstrap.onbox.data import download, sources
 from bootstrap.onbox.step_report import StepError
 from bootstrap.onbox.steps.data import DataStep
@@ -58,6 +57,14 @@ def server(served: DataServer) -> DataServer:
     served.modified, served.heeds_times = "", True
     served.odd.clear()
     return served
+
+
+_DO = """
+import json, sys
+from bootstrap.onbox.steps.apply import do_step
+from bootstrap.onbox.steps.step import SetupFacts
+do_step("data", SetupFacts(json.loads(sys.argv[1])))
+"""
 
 
 class BoxHere:
@@ -263,20 +270,13 @@ def test_an_impossible_file_size_from_hugging_face_is_refused(
 def test_blocks_of_data_fetched_before_a_kill_are_not_refetched(box: BoxHere, server: DataServer):
     content = os.urandom(1024) * (3 * BLOCK // 1024)
     item = {"from": server.url("l"), "to": "l", "sha256": server.add("l", content)}
-    command = ["bash", "-c", 'exec "$@" 3>&1', "bash", sys.executable, "-E", MAIN]
     # The last block stalls, so the others are complete when the program is killed.
     server.cut_after, server.cuts_left = 1000, 1000
     with subprocess.Popen(
-        [*command, "steps.apply", "data"],
-        stdin=subprocess.PIPE,
+        [sys.executable, "-c", _DO, json.dumps(box.facts(item))],
         stdout=subprocess.DEVNULL,
         env={**os.environ, **box.env},
-        text=True,
     ) as running:
-        for name, values in box.facts(item).items():
-            running.stdin.write(f"{name}={values[0]}\0")
-        running.stdin.write("over\0")
-        running.stdin.close()
         server.cuts_left = 2
         while not any(
             len(json.loads(noted.read_text())["done"]) >= 2

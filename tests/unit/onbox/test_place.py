@@ -393,27 +393,11 @@ def test_a_shared_folder_below_a_symlink_out_of_the_tree_gives_an_error(placed: 
     assert not (placed.home / "c").exists()
 
 
-def test_where_the_agents_python_is_the_only_one_the_repo_step_waits_until_it_is_made_again(
-    tmp_path: Path,
-) -> None:
-    """As where the box's own is too old."""
-    old = tmp_path / "old/python3"
-    old.parent.mkdir()
-    old.write_text("#!/bin/sh\nexit 1\n")
-    old.chmod(0o755)
-    own = tmp_path / "agent/bin"
-    lines = f"BOX_HOME={tmp_path} PATH={old.parent}:$PATH"
-    makes = f"(sleep 0.3; mkdir -p {own}; ln -s /bin/true {own}/python) >/dev/null &"
-    script = f"{shell_part('lib', 'python')}\n{lines}\n{makes}\nawait_python; echo $PYTHON"
-    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
-    assert done.stdout.split() == [f"{own}/python"]
-
-
 def test_boxstraps_program_on_a_box_reads_any_file_name_in_any_locale(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text("import sys\nprint(sys.flags.utf8_mode, sys.argv[1])\n")
     line = f"BOX_HOME={tmp_path}; ONBOX={program}; onbox $'caf\\xe9'"
-    script = f"{shell_part('lib', 'base')}\n{line}"
+    script = f"{shell_part('lib', 'stage0')}\n{line}"
     env = {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}
     done = subprocess.run(["bash", "-c", script], env=env, capture_output=True, check=True)
     assert done.stdout == b"1 caf\xe9\n"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import subprocess
 import sys
 from contextlib import suppress
@@ -14,17 +13,15 @@ from typing import Any
 
 import pytest
 
-from bootstrap.onbox import MAIN
 from bootstrap.onbox.git import BoxTree
 from bootstrap.onbox.python.build import Build
 from bootstrap.onbox.python.environment import BoxEnvironment
 from bootstrap.onbox.retries import Retries
 from bootstrap.onbox.runs import new_run, resume, start
+from bootstrap.onbox.setup import run as run_program
 from bootstrap.onbox.step_report import StepError
-from bootstrap.onbox.steps import run as run_program
 from bootstrap.onbox.values import Values
 from bootstrap.onbox.work.trees import choose
-from tests.box_programs import LIBRARY
 from tests.run_states import identity
 from tests.unit.boxes.conftest import DEAD
 from tests.waiting import PATIENCE_S, wait_until
@@ -124,29 +121,6 @@ class Trees:
         own = [values.get(name, "") for name in ("session", "beside", "cell")]
         tree = choose(str(self.home), "k", str(self.main), content, command, *own)
         return int(tree.number), tree.name, tree.notes[len(f"{self.home}/") :]
-
-    def ask(self, commands: str, *, check: bool = True, **values: str) -> str:
-        """Run commands with the library on this box; return what they print."""
-        own = {
-            **{"BOX_HOME": str(self.home), "REPO_KEY": "k", "MAIN_DIR": str(self.main)},
-            **{"VENV": ".venv", "REPO_STORE": f"{self.home}/store", "RUNS": f"{self.home}/runs/k"},
-            "REPO_STEPS": "repo python train",
-            **{
-                "STEP_CODE": "/dev/stdout",
-                "ONBOX": MAIN,
-                "RUN_VARIABLES": "",
-                "WORK_WITHOUT_DATA": "-",
-                "REPO_TREE": "-",
-            },
-        }
-        lines = [f"{name}={shlex.quote(value)}" for name, value in (own | values).items()]
-        begin = ["set -eu", *lines, "exec 3>/dev/null 9>/dev/null", "use_tree 1"]
-        script = "\n".join([LIBRARY, *begin, commands])
-        done = subprocess.run(
-            ["bash", "--norc"], input=script, capture_output=True, text=True, check=False
-        )
-        assert not check or done.returncode == 0, done.stderr
-        return done.stdout + ("" if check else done.stderr)
 
     def _write(self, tree: Path, files: dict[str, str]) -> None:
         for name, text in files.items():
@@ -321,19 +295,6 @@ def test_an_environment_that_a_live_run_uses_is_not_changed(trees: Trees) -> Non
     assert "run-2" in str(refused.value)
 
 
-@pytest.mark.parametrize(("state", "is_held"), [("running", True), ("died", False)])
-def test_setup_on_a_box_without_python_changes_no_tree_of_a_live_run(
-    state: str, is_held: bool, trees: Trees
-) -> None:
-    """A setup that brings the box's Python again switches no files under it."""
-    trees.add_run("train-1", trees.main, state=state)
-    values = {"TRAIN_COMMAND": TRAIN, "TRAIN_SESSION": "train", "BESIDE": "", "ONBOX": "/nowhere"}
-    found = trees.ask('find_alive 2>/dev/null; echo "${ALIVE_RUN##*/}"', **values)
-    assert found == ("train-1\n" if is_held else "\n")
-    said = trees.ask('choose_tree && echo "tree $TREE_NUMBER"', check=False, **values)
-    assert ("tree 1" in said) != is_held
-
-
 def test_a_copy_of_earlier_results_is_finished_even_if_the_update_of_the_tree_fails(
     trees: Trees, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -351,7 +312,6 @@ def test_a_copy_of_earlier_results_is_finished_even_if_the_update_of_the_tree_fa
         run_program, "choose", lambda *_: BoxTree(str(trees.home), "k", str(trees.main))
     )
     monkeypatch.setattr(run_program, "is_placed", bool)
-    monkeypatch.setattr(run_program, "_tell", print)
     state: Any = SimpleNamespace(content="", place=lambda: not begun.wait(PATIENCE_S))
     names = ("key", "main", "command", "session", "beside", "cell", "result")
     asked = {**dict.fromkeys(names, ""), "home": "", "keeps": True}

@@ -1,4 +1,4 @@
-"""What counts as the same work, and which setup holds the lock, by the shipped library."""
+"""What counts as the same work, and which setup holds the lock."""
 
 from __future__ import annotations
 
@@ -6,32 +6,20 @@ import fcntl
 import os
 import signal
 import subprocess
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from bootstrap.onbox.quoted import quoted
 from bootstrap.onbox.runs import start
+from bootstrap.onbox.setup import home
 from bootstrap.onbox.steps.gpu import GpuStep
 from bootstrap.onbox.steps.step import SetupFacts
 from bootstrap.onbox.steps.train import TrainStep
-from bootstrap.onbox.work.lock import take_lock
-from bootstrap.steps.shell import shell_part
+from bootstrap.onbox.work.lock import SameSetupError, take_lock
 from tests.run_states import identity
 from tests.unit.boxes.conftest import DEAD
-
-
-def said(parts: tuple[str, ...], line: str) -> str:
-    library = "".join(shell_part("lib", name) for name in parts)
-    done = subprocess.run(
-        ["bash", "-c", f"{library}\n{line}"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert done.stderr == ""
-    return done.stdout
 
 
 def train(home: Path, **facts: str) -> TrainStep:
@@ -150,20 +138,20 @@ def test_setup_names_the_setup_it_waits_for_and_gives_up_at_its_limit(tmp_path: 
     assert told == ["setup-1"]
 
 
-def holder(folder: Path, process: str, script: str) -> str:
-    """Return the exit code of `take_lock` while another process holds the lock."""
-    (folder / "lock").write_text(f"{process}\n{script}\nsetup-1\n")
-    with (folder / "lock").open("a") as held:
+@pytest.mark.parametrize(
+    ("process", "script", "joins"),
+    [("alive", "mine", True), ("alive", "another", False), (DEAD, "mine", False)],
+)
+def test_setup_joins_a_setup_of_the_same_script_only_while_that_lives(
+    process: str, script: str, joins: bool, tmp_path: Path
+) -> None:
+    """One that is gone may have left what has the lock."""
+    holder = identity(os.getpid()) if process == "alive" else process
+    (tmp_path / "lock").write_text(f"{holder}\n{script}\nsetup-1\n")
+    with (tmp_path / "lock").open("a") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        line = f"BOX_HOME={folder} SCRIPT_ID=mine MANAGERS=(apt)\nwrite_event() {{ :; }}\n"
-        return said(("base", "process", "lock"), f"{line}take_lock 0; echo $?").strip()
-
-
-def test_setup_joins_a_setup_of_the_same_script_only_while_that_lives(tmp_path: Path) -> None:
-    alive = identity(os.getpid())
-    assert holder(tmp_path, alive, "mine") == "2"
-    assert holder(tmp_path, alive, "another") == "1"
-    assert holder(tmp_path, DEAD, "mine") == "1", "it is gone: what it left behind has the lock"
+        with pytest.raises(SameSetupError) if joins else nullcontext():
+            assert take_lock(str(tmp_path), 0, lambda _: None, script="mine") is None
 
 
 @pytest.mark.parametrize(
@@ -181,7 +169,7 @@ def test_setup_joins_a_setup_of_the_same_script_only_while_that_lives(tmp_path: 
     ],
 )
 def test_setup_removes_an_old_program_version_only_if_nothing_uses_it(
-    named: str, stays: bool, tmp_path: Path
+    named: str, stays: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     digest, own = os.urandom(8).hex(), "f" * 16  # a process of another test may name the same
     if named == "by the setup that sweeps":
@@ -203,27 +191,27 @@ def test_setup_removes_an_old_program_version_only_if_nothing_uses_it(
         (tmp_path / "setups/1/pid").write_text(f"{pid[named]}\n")
     argv = ["bash", str(box[digest if named == "by a process" else own] / "lease.sh")]
     with subprocess.Popen(argv) as live:
-        line = f"BOX_HOME={tmp_path} PROGRAMS={tmp_path}/box/{own}; sweep_programs"
-        assert said(("process", "setup"), line) == ""
+        monkeypatch.setattr(home, "SHELL_PROGRAMS", f"{tmp_path}/box/{own}")
+        home.sweep_programs(str(tmp_path))
         live.kill()
     left = {digest: stays, own: True, "current": True, f"{digest}.new.12": named == "just now"}
     assert {path.name for path in (tmp_path / "box").iterdir()} == {n for n in left if left[n]}
 
 
 def test_the_next_setup_starts_the_monitor_of_a_lease_again_if_the_monitor_ended(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether its profile has a lease or not: a restart of the box ended the monitor."""
     (tmp_path / "lease.json").write_text("{}")
     (tmp_path / "lease.sh").write_text('echo yes >"$1/begun"\n')
     (tmp_path / "env").touch()
-    line = f"BOX_HOME={tmp_path} PROGRAMS={tmp_path}; attend_lease; wait"
-    parts = ("base", "process", "setup")
-    said(parts, line)
+    monkeypatch.setattr(home, "SHELL_PROGRAMS", str(tmp_path))
+    monkeypatch.setattr(home, "begin_apart", lambda *words: subprocess.run(words, check=True))
+    home.attend_lease(str(tmp_path))
     assert (tmp_path / "begun").exists()
     (tmp_path / "lease.pid").write_text(f"{identity(os.getpid())}\n")
     (tmp_path / "begun").unlink()
-    said(parts, line)
+    home.attend_lease(str(tmp_path))
     assert not (tmp_path / "begun").exists()
 
 

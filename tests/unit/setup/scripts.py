@@ -8,7 +8,7 @@ from pathlib import Path
 from bootstrap.paths import shipped
 from bootstrap.profile import Profile
 from bootstrap.profile.load import read_profile
-from bootstrap.setup.program import program, program_files
+from bootstrap.setup.program import program
 from bootstrap.setup.script import Source, render_script, variables
 from bootstrap.steps.plan import steps_for
 
@@ -51,12 +51,6 @@ def variables_part(script: str) -> str:
     assert begin
     assert end
     return recipe
-
-
-def loaded(script: str) -> str:
-    """Return shell code that defines all that the script would run."""
-    own = [text for name, text in program_files().items() if name.startswith(("lib/", "steps/"))]
-    return "\n".join((program_files()["defaults.sh"], *own, variables_part(script)))
 
 
 def static_parts() -> Sequence[Path]:

@@ -37,6 +37,7 @@ from bootstrap.repo.objects import ObjectStream
 from bootstrap.setup import Reporter, executor, payload, send
 from bootstrap.setup.context import SetupContext, get_context
 from bootstrap.setup.executor import SetupExecutor, SetupSenders
+from bootstrap.setup.program import Program, program
 from bootstrap.setup.request import SetupRequest
 from bootstrap.setup.script import script_id
 from bootstrap.steps.event_codes import CODES
@@ -137,20 +138,16 @@ class ScriptedBox:
         sets = ("gpu.require=false", f"box.workdir={self.folder}")
         request = SetupRequest("local", "local", sets, self.repository.root, **asked)  # type: ignore[arg-type]
         made = get_context(request, told, cancel)
-        waits = f"until [ -e '{self.gate}' ]; do sleep 0.05; done; : {script}"
-        gated = (
-            f"inputs_shell() {{ inputs v1; }}; check_shell() {{ :; }}; apply_shell() {{ {waits}; }}"
-        )
-        text = made.payload.script.replace(
-            "load_program && main", f"load_program && {gated} && main"
-        )
-        assert text != made.payload.script
+        text = f"{made.payload.script}# {script}\n"
         vars(made.payload).update(script=text, script_id=script_id(text))
         self._begun.append(Setup(made, told))
         return self._begun[-1]
 
-    def open(self) -> None:
-        self.gate.touch()
+    def open(self, does: str = "") -> None:
+        """Let the step go on, which does that first."""
+        new = self.gate.with_name("new")
+        new.write_text(does)
+        new.rename(self.gate)
 
     def setups(self) -> list[str]:
         return sorted(path.name for path in (self.folder / ".boxstrap/setups").iterdir())
@@ -178,6 +175,13 @@ def box(user: User, monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedBox]:
 
     monkeypatch.setattr(payload, "steps_for", four)
     made = ScriptedBox(user)
+    gate = repr(str(made.gate))
+    waits = f"import time\n        while not os.path.exists({gate}): time.sleep(0.05)\n        "
+    waits += f"with open({gate}) as file: exec(file.read())"
+    applied = "    def apply(self) -> None:\n        "
+    before, shell, after = program().text.partition("class ShellStep(BoxStep):\n")
+    own = before + shell + after.replace(applied, f"{applied}{waits}\n        ", 1)
+    monkeypatch.setattr(payload, "program", lambda: Program(own))
     yield made
     made.close()
 
@@ -218,9 +222,12 @@ def test_a_setup_with_one_changed_value_sends_at_most_20_kb(
 def test_setup_whose_process_on_the_box_vanishes_prints_its_shells_last_words(
     box: ScriptedBox,
 ) -> None:
-    box.open()
-    dies = '; echo "No space left on device" >"$SETUP_DIR/output"; kill -KILL $$'
-    error = box.ask(script=dies).begin().end().error
+    box.open(
+        "with open(f'{self.setup.folder}/output', 'w') as said:\n"
+        "    said.write('No space left on device\\n')\n"
+        "os.kill(os.getppid(), 9)\n"
+    )
+    error = box.ask().begin().end().error
     assert error is not None
     assert "process on the box is gone. Its shell said:\nNo space left on device" in error.text()
 
@@ -304,7 +311,15 @@ def test_a_commit_whose_sending_broke_off_is_sent_again_to_the_box(
     assert (box.folder / "homework/train.py").is_file()
 
 
-OF_UV = "mkdir -p $BOX_HOME/bin; UV=$BOX_HOME/bin/uv WHEEL=its"
+BY_UV = """
+from ..python import bring_uv
+from ..step_report import log
+step_log = f"{self.setup.folder}/logs/shell.log"
+wheel = bring_uv.UvWheel(self.home, self.setup.folder, step_log)
+bring_uv.call = lambda *_, log=log: log("the index has no uv-") or 1
+bring_uv.find_uv = lambda home: (home, "")
+"""
+"""The box's index does not have uv."""
 
 
 def uv_wheel(size: int) -> bytes:
@@ -320,10 +335,9 @@ def uv_wheel(size: int) -> bytes:
 def test_the_uv_wheel_is_sent_again_after_its_sending_broke_off(
     box: ScriptedBox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The box's index does not have uv: the step waits until this machine sends it."""
+    """The step waits until this machine sends it."""
     wheel = uv_wheel(150_000)
-    ready = f"{OF_UV}; WHEEL_SUM={hashlib.sha256(wheel).hexdigest()}"
-    setup = box.ask(script=f"; {ready}; await_uv || fail uv-unlisted none")
+    setup = box.ask()
     pieces: list[int] = []
 
     def break_off(done: int, total: int) -> None:
@@ -333,7 +347,7 @@ def test_the_uv_wheel_is_sent_again_after_its_sending_broke_off(
 
     monkeypatch.setattr(send, "fetch_wheel", lambda machine: wheel)
     monkeypatch.setattr(SetupSenders, "_tell_bytes", lambda _, step, *sent: break_off(*sent))
-    box.open()
+    box.open(f"{BY_UV}wheel._sha256 = '{hashlib.sha256(wheel).hexdigest()}'\nwheel.bring('')\n")
     setup.begin().well()
     assert "lost" in setup.told.said
     assert pieces.count(len(wheel)) == 1
@@ -348,9 +362,8 @@ def test_setup_fails_and_installs_no_uv_if_the_sent_wheel_has_a_wrong_checksum(
     box: ScriptedBox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(send, "fetch_wheel", lambda machine: b"another")
-    script = f'; {OF_UV}; WHEEL_SUM=its; echo has no uv- >&2; uv_not_fetched || fail "$CODE" no'
-    box.open()
-    failed = box.ask(script=script).begin().end()
+    box.open(f"{BY_UV}wheel.bring('')\n")
+    failed = box.ask().begin().end()
     assert isinstance(failed.error, StepFailedError)
     assert CODES["uv-checksum"].what in failed.error.what
     assert not (box.folder / ".boxstrap/bin/uv").exists()

@@ -11,7 +11,7 @@ from bootstrap.onbox.git import BoxTree
 from bootstrap.onbox.python.environment import BoxEnvironment
 from bootstrap.onbox.values import Values
 from bootstrap.setup.script import in_document, python_id, variables
-from tests.unit.setup.scripts import WORK, loaded, profile, render
+from tests.unit.setup.scripts import WORK, profile, render
 
 pytestmark = pytest.mark.slow  # each starts programs
 
@@ -64,7 +64,8 @@ def test_a_plan_uses_the_programs_own_version_on_the_box_or_else_the_current_one
     program = tmp_path / ".boxstrap/box" / ("0" * 16 if own else "current")
     (program / "onbox").mkdir(parents=True)
     (program / "onbox/__main__.py").touch()
-    script = loaded(render(profile("ssh", f"box.workdir={tmp_path}")))
-    body = f'{script}\nPROGRAM={"0" * 64}\nbegin_script\necho "$ONBOX"\n'
+    script = render(profile("ssh", f"box.workdir={tmp_path}")).partition("# ---- the program")[0]
+    asks = 'onbox() { echo "$ONBOX"; }; plan script'
+    body = f"{script}}}\nrecipe\nPROGRAM={'0' * 64}\nbegin_box\n{asks}\n"
     done = subprocess.run(["bash"], input=body, capture_output=True, text=True, check=True)
     assert done.stdout == f"{program}/onbox/__main__.py\n"

@@ -16,12 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bootstrap.link import build_query
+from bootstrap.onbox.setup.wanted import WantedSetup
 from bootstrap.profile import make_profile
 from bootstrap.profile.load import read_profile
-from bootstrap.setup.program import program
+from bootstrap.setup.program import program, program_files
 from bootstrap.setup.request import RunOptions
 from bootstrap.setup.script import render_script, variables
-from bootstrap.steps.shell import Value, functions, harmless, quote
+from bootstrap.steps.shell import Value, harmless, quote
 from tests.unit.profile import hostile
 from tests.unit.setup.scripts import WORK, profile, render, variables_part
 
@@ -164,14 +165,17 @@ def test_a_profile_without_train_gives_runs_the_default_grace_and_log_limit() ->
         assert (values["TRAIN_GRACE"], values["LOG_MAX_MIB"]) == (10, 1024)
 
 
-def test_the_command_of_a_run_is_hidden_in_the_list_of_processes_of_the_box() -> None:
+def test_the_command_of_a_run_is_hidden_in_the_list_of_processes_of_the_box(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     command, variable = "python train.py --name 'é\\x41'\n", 'train.py \\ "%s"'
     wish = RunOptions(command, variables=(("NAME", variable),))
     words = wish.words(profile("ssh"))
     assert not any("train.py" in word for word in words)
-    read = f'{functions("lib", "main", ("read_words",))}\nwith_train() {{ :; }}\nread_words "$@"\n'
-    shown = 'printf \'%s\\0\' "$TRAIN_COMMAND" "$RUN_VARIABLES"'
-    said = subprocess.run(
-        ["bash", "-c", f"{read}{shown}", "bash", *words], capture_output=True, check=True
-    ).stdout
-    assert said.decode().split("\0")[:-1] == [command, f"NAME={variable}"]
+    script = tmp_path / "setup.sh"
+    script.write_text(render(profile("ssh")))
+    (tmp_path / "defaults.sh").write_text(program_files()["defaults.sh"])
+    monkeypatch.setattr("bootstrap.onbox.SHELL_PROGRAMS", str(tmp_path))
+    wanted = WantedSetup(str(script), words)
+    assert wanted.recipe.one("TRAIN_COMMAND") == command
+    assert wanted.asked["variables"] == f"NAME={variable}"

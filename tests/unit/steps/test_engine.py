@@ -3,48 +3,39 @@
 from __future__ import annotations
 
 import json
-import subprocess
+import os
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from bootstrap.onbox import MAIN
-from bootstrap.steps.shell import shell_part
+from bootstrap.onbox.setup.events import SetupEvents
+from bootstrap.onbox.setup.graph import StepGraph
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
-PARTS = ("base", "events", "process", "lock", "engine")
-# A setup of two steps, `b` after `a`, and nothing else.
-RIG = f"""
-set -eu
-STEPS=(a b)
-declare -A NEEDS=([a]='' [b]='a')
-BOX_HOME=$PWD ONBOX={MAIN}
-SETUP_ID=20260101-000000-abcdef SETUP_DIR=$PWD SETUP_EXIT=0 SEQ=0 TRAIN_GRACE=10 MISSING=' '
-mkdir -p logs
-mkfifo pipe
-exec 3<>pipe
-"""
+Do = Callable[[str, int], None]
 
 
-def run(folder: Path, steps: str) -> tuple[list[tuple[str, str]], str]:
-    """Return the events of the steps that `steps` starts, and the exit code with any errors."""
-    library = "".join(shell_part("lib", name) for name in PARTS)
-    done = subprocess.run(
-        ["/bin/bash", "--norc", "-c", f"{library}\n{RIG}\n{steps}\nrun_graph; echo $SETUP_EXIT"],
-        capture_output=True,
-        cwd=folder,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+class TwoSteps:
+    """A setup of two steps, `b` after `a`, and nothing else."""
+
+    def __init__(self, **needs: str) -> None:
+        self._needs = needs
+        self.steps, self.grace_s = [*needs], 10.0
+
+    def needs(self, step: str) -> list[str]:
+        return self._needs[step].split()
+
+
+def run(folder: Path, do: Do, **needs: str) -> tuple[list[tuple[str, str]], int]:
+    """Return the events of the steps, and the exit code."""
+    wanted = TwoSteps(**(needs or {"a": "", "b": "a"}))
+    code = StepGraph(wanted, SetupEvents(str(folder), "20260101-000000-abcdef"), do).run()
     lines = (folder / "events.jsonl").read_text().splitlines()
-    events = [(line["step"], line["event"]) for line in map(json.loads, lines)]
-    return events, done.stdout.strip() + done.stderr
-
-
-# What a step's shell prints about a killed child goes into a log, as in the engine.
-START = "start_step() {{ STATE[$1]=running; ( {body} ) >log 2>&1 & CHILD[$1]=$!; }}"
+    return [(line["step"], line["event"]) for line in map(json.loads, lines)], code
 
 
 @pytest.mark.parametrize("pieces", [("{}", " ok\n"), ("{} ", "ok\n"), ("{} ok", "\n")])
@@ -52,30 +43,40 @@ def test_the_report_of_a_setup_step_that_arrives_in_pieces_is_read_whole(
     pieces: tuple[str, str], tmp_path: Path
 ) -> None:
     """On a busy box, more than a second may pass between two bytes of a line."""
-    first, second = (piece.format("'$1'").replace("\n", "\\n") for piece in pieces)
-    body = f"printf '{first}' >&3; sleep 1.4; printf '{second}' >&3"
-    events, end = run(tmp_path, START.format(body=body))
-    assert (events, end) == ([("a", "ok"), ("b", "ok")], "0")
+
+    def do(step: str, events: int) -> None:
+        os.write(events, pieces[0].format(step).encode())
+        time.sleep(1.4)
+        os.write(events, pieces[1].encode())
+
+    assert run(tmp_path, do) == ([("a", "ok"), ("b", "ok")], 0)
 
 
 def test_a_setup_step_that_dies_unreported_gives_one_fail_event_and_exit_code_7(
     tmp_path: Path,
 ) -> None:
-    events, end = run(tmp_path, START.format(body="exit 1"))
-    assert (events, end) == ([("a", "fail")], "7")
+    assert run(tmp_path, lambda *_: None) == ([("a", "fail")], 7)
 
 
 def test_a_late_ok_of_a_failed_setup_step_is_ignored_and_exit_code_7_stays(tmp_path: Path) -> None:
-    body = "(sleep 5; printf 'a ok\\n' >&3) & if [ $1 = a ]; then exit; fi; sleep 6"
-    late = f"{START.format(body=body)}\nSTEPS=(a c)\nNEEDS[c]=''"
-    events, end = run(tmp_path, late)
-    assert events[0] == ("a", "fail")
-    assert end == "7"
+    def do(step: str, events: int) -> None:
+        if step == "c":
+            time.sleep(6)
+        elif not os.fork():
+            time.sleep(5)
+            os.write(events, b"a ok\n")
+
+    events, code = run(tmp_path, do, a="", c="")
+    assert (events[0], code) == (("a", "fail"), 7)
 
 
 def test_a_failing_setup_step_ends_other_running_steps_without_their_events(tmp_path: Path) -> None:
-    fails = "until [ -s pid ]; do sleep 0.1; done; printf 'a fail code=killed rc=1\\n' >&3"
-    # Longer than `run` waits.
-    body = f"if [ $1 = a ]; then {fails}; else echo $BASHPID >pid; sleep 150; fi"
-    events, end = run(tmp_path, f"{START.format(body=body)}\nNEEDS[b]=''")
-    assert (events, end) == ([("a", "fail")], "7")
+    def do(step: str, events: int) -> None:
+        if step == "a":
+            wait_until((tmp_path / "b").exists, lambda: "b never began")
+            os.write(events, b"a fail code=killed rc=1\n")
+        else:
+            (tmp_path / "b").touch()
+            time.sleep(150)  # longer than a test may take
+
+    assert run(tmp_path, do, a="", b="") == ([("a", "fail")], 7)

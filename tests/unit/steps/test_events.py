@@ -1,12 +1,12 @@
 import json
 import math
-import subprocess
 from dataclasses import FrozenInstanceError
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from bootstrap.onbox.setup.events import SetupEvents
 from bootstrap.steps.event_codes import explain, field_names
 from bootstrap.steps.events import (
     CODES,
@@ -21,7 +21,6 @@ from bootstrap.steps.events import (
     parse_event,
 )
 from bootstrap.steps.plan import NAMES
-from bootstrap.steps.shell import shell_part
 
 HEAD = {"v": 1, "setup": "20261103-abc", "seq": 3, "t": 12.5, "step": "python", "event": "progress"}
 
@@ -213,10 +212,8 @@ def test_the_hint_on_torch_lacking_the_gpu_points_to_the_log_if_it_has_no_cuda_v
 def test_a_version_12_0_in_a_setup_event_of_a_box_is_not_shortened_to_12(tmp_path):
     """`12.0` as a number would be shown as 12."""
     written = [("have=12.0", "12.0"), ("need=128", 128), ("secs=0.5", 0.5), ("rc=0", 0)]
-    words = " ".join(word for word, _ in written)
-    script = "".join(shell_part("lib", part) for part in ("base", "events"))
-    call = f"SETUP_ID=s SETUP_DIR={tmp_path} SEQ=0\nwrite_event python fail {words} code=torch-arch"
-    subprocess.run(["bash", "-c", f"{script}\n{call}"], check=True)
+    words = [word for word, _ in written]
+    SetupEvents(str(tmp_path), "s").write("python", "fail", *words, "code=torch-arch")
     event = parse_event((tmp_path / "events.jsonl").read_bytes())
     assert event
     expected = {word.partition("=")[0]: value for word, value in written}

@@ -18,12 +18,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bootstrap.onbox.env_files import write_env_files
+from bootstrap.onbox.git import BoxTree
 from bootstrap.onbox.runs import new_run
-from bootstrap.onbox.steps.step import read_setup
+from bootstrap.onbox.setup.wanted import WantedSetup
 from bootstrap.onbox.steps.train import TrainStep
 from bootstrap.profile import make_profile
 from tests.box_programs import lay_programs, runner_of
-from tests.unit.setup.scripts import loaded, render, variables_part
+from tests.unit.setup.scripts import render, variables_part
 from tests.unit.setup.test_lint import shellcheck
 from tests.unit.steps import test_env_file
 from tests.unit.steps.test_env_file import SHELLS
@@ -107,15 +108,6 @@ printf %s "$4" >"$SEEN"
 # command's own process has its words on the command line.
 READ_FIRST = '. "$1"; shift; '
 FROM_ITS_FILE = 'eval "$(<"$BOXSTRAP_RUN/command")"'
-# What the script tells its steps; a run's folder is made of it, and its own runner runs it.
-FACTS = """
-set -eu
-SENT_KEY=$REPO_KEY
-settle_names
-REPO_DIR=$PWD
-RUN_ID='' RUN_GPUS='' RUN_VARIABLES='' NODES_ID='' RESTART='' OVERWRITE='' ONLY='' REDO=''
-facts
-"""
 
 
 @pytest.mark.slow
@@ -129,22 +121,16 @@ def test_any_training_command_arrives_unchanged_in_bash_of_the_environment(comma
         (folder / "bin/bash").write_text(RECORDER)
         (folder / "bin/bash").chmod(0o755)
         env = {"PATH": f"{folder}/bin:/usr/bin:/bin", "SEEN": f"{folder}/seen", "HOME": name}
-        script = f"{loaded(render(profile))}\nBOX_HOME=$PWD\nWORKDIR=$PWD\n"
-        made = subprocess.run(
-            ["/bin/bash", "--norc", "-s"],
-            input=f"{script}{FACTS}".encode(),
-            capture_output=True,
-            env=env,
-            cwd=folder,
-            check=True,
-        )
-        assert made.stderr == b""
-        (folder / "facts").write_bytes(made.stdout)
-        with (folder / "facts").open("rb") as facts:
-            run = Path(new_run.make(TrainStep(read_setup(facts.fileno())).request).path)
+        programs = lay_programs(folder / "box")
+        (folder / "setup.sh").write_text(render(profile))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("bootstrap.onbox.SHELL_PROGRAMS", str(programs))
+            wanted = WantedSetup(str(folder / "setup.sh"), [])
+        tree = BoxTree(name, "k", name)
+        run = Path(new_run.make(TrainStep(wanted.facts(tree, name, home=name)).request).path)
         all_ended, held = os.pipe()
         subprocess.run(
-            runner_of(lay_programs(folder / "box"), run, Path("/nowhere")),
+            runner_of(programs, run, Path("/nowhere")),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             env=env,

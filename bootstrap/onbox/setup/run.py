@@ -1,6 +1,6 @@
 """A new run of a state of the repository, once for its id.
 
-`onbox steps.run BOX_HOME`: as `work.sync`, with what the run is asked for. The
+`onbox setup.run BOX_HOME`: as `work.sync`, with what the run is asked for. The
 script of the repository's last setup says whether its steps are right for that state, if it is
 exactly the profile's (`script`); else `setup` is answered, with what is not right, and nothing is
 started. The state `none` only asks what became of the run.
@@ -12,22 +12,21 @@ import os
 import re
 import threading
 from binascii import a2b_hex
-from contextlib import suppress
 from functools import partial
 from hashlib import sha256
-from subprocess import DEVNULL, PIPE, Popen
 
 from ..run_folder import lines_of
 from ..run_queue import revive
 from ..runs import new_run, start
 from ..runs.first_output import show
 from ..step_report import answer
+from ..steps.gpu import is_returned
+from ..steps.step import SetupFacts, step_named
+from ..steps.train import TrainStep
 from ..work.store import read_line
 from ..work.sync import SentState, lock_of, read_request, report, taken
 from ..work.trees import choose, is_placed
-from .gpu import is_returned
-from .step import SetupFacts, read_setup, step_named
-from .train import TrainStep
+from .wanted import WantedSetup
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,18 +46,14 @@ def _script_of(asked: Asked) -> str:
 
 def _take(asked: Asked, script: str) -> None:
     state = SentState(asked, asked["state"] or read_line())
-    # It loads while the state arrives.
-    words = ("bash", "--norc", script, "run-request", *asked["words"])
-    with Popen(words, stdin=PIPE, stdout=PIPE, stderr=DEVNULL) as setup:
-        objects = a2b_hex(asked["objects"]) if asked["state"] else 0
-        if state.receive(objects) and (lock := lock_of(asked)):
-            with lock:
-                if not new_run.started(asked):
-                    _begin(asked, state, setup)
-        setup.kill()
+    objects = a2b_hex(asked["objects"]) if asked["state"] else 0
+    if state.receive(objects) and (lock := lock_of(asked)):
+        with lock:
+            if not new_run.started(asked):
+                _begin(asked, state, WantedSetup(script, asked["words"]))
 
 
-def _begin(asked: Asked, state: SentState, setup: Popen[bytes]) -> None:
+def _begin(asked: Asked, state: SentState, wanted: WantedSetup) -> None:
     home, key, main = asked["home"], asked["key"], asked["main"]
     own = (asked["command"], asked["session"], asked["beside"], asked["cell"])
     state.tree = choose(home, key, main, state.content, *own)
@@ -70,17 +65,12 @@ def _begin(asked: Asked, state: SentState, setup: Popen[bytes]) -> None:
     keeper = threading.Thread(target=start.keep_ahead, args=ahead)
     if asked["keeps"]:
         keeper.start()
-    _tell(setup, state.tree.number)
     if not state.place():
         return None
-    _tell(setup, state.snapshot, state.commit, state.content, state.branch)
+    values = {"commit": state.commit, "snapshot": state.snapshot, "branch": state.branch}
+    facts = wanted.facts(state.tree, main, **values, content=state.content)
     if keeper.ident:
         keeper.join()
-    assert setup.stdout  # noqa: S101 - it is a pipe
-    try:
-        facts = read_setup(setup.stdout.fileno())
-    except EOFError:
-        return answer("setup", "script")
     if wrong := _wrong_step(facts):
         return answer("setup", wrong)
     train = TrainStep(facts)
@@ -105,11 +95,6 @@ def _wrong_step(setup: SetupFacts) -> str:
         return found
     wrong = (name for name in ("shell", *of_tree) if name in steps and steps[name].reason())
     return next(wrong, "")
-
-
-def _tell(setup: Popen[bytes], *words: str) -> None:
-    with suppress(BrokenPipeError):  # why it ended is seen by what it printed
-        os.write(setup.stdin.fileno() if setup.stdin else -1, os.fsencode(f"{' '.join(words)}\n"))
 
 
 def main() -> None:

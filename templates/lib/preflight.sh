@@ -1,15 +1,6 @@
 # shellcheck shell=bash
 # preflight: can this box be set up at all? Looks only; changes nothing.
 
-inputs_preflight() { inputs v1; }
-check_preflight() { [ -z "$(lacks)" ]; }
-apply_preflight() {
-  local code='' sentence
-  # No here-string: bash before 5.1 makes a file for it, and the disk may be full.
-  IFS=$'\t' read -r _ code sentence < <(lacks) || :
-  [ -z "$code" ] || fail "$code" "$sentence"
-}
-
 # One line for each thing that is missing: lacks TAB code TAB sentence.
 lacks() {
   local place=$WORKDIR

@@ -1,0 +1,42 @@
+"""Say which steps of a setup would run, and why; nothing is written. `onbox setup.plan SCRIPT WORD
+...`: the words are those of `WantedSetup`.
+
+A line `plan TAB STEP TAB WHY` each; `edited`, `reused`, and if a live run has the tree, `differs`
+with what of it differs.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from ..git import BoxTree
+from ..run_folder import RunFolder
+from ..steps.step import SKIPPED, step_named
+from .wanted import WantedSetup
+
+
+def main() -> None:
+    wanted = WantedSetup(sys.argv[1], sys.argv[2:])
+    key, main = wanted.repository()
+    tree = BoxTree(wanted.home, key, main)
+    setup = wanted.facts(tree, main)
+    later: set[str] = set()
+    rows: list[str] = []
+    for name in wanted.steps:
+        step = step_named(name, setup)
+        needs = later.intersection(wanted.needs(name))
+        # Whether a training would start again is known once its commit and its data are there.
+        if name == "train" and not later & {"repo", "data"}:
+            needs = set()
+        why = step.why() if not needs else "alive" if step.is_left_alone() else "after"
+        if why not in SKIPPED:
+            later.add(name)
+        rows.append(f"plan\t{name}\t{why}\n")
+    if reused := RunFolder(tree.notes).first("python.reused"):
+        rows.append(f"reused\t{reused}\n")
+    if setup.alive_run:
+        from ..steps.train import TrainStep  # late: most boxes have none
+
+        differences = TrainStep(setup).differences(RunFolder(setup.alive_run))
+        rows.append(f"differs\t{' '.join(['', *differences])}\n")
+    sys.stdout.write("".join(rows))
