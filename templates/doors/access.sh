@@ -8,7 +8,8 @@ can_read() {
 
 # Called before anything else: ends here unless the box can read the repository, with a token if necessary.
 gain_access() {
-  [ "$(git -C "$REPO_DIR" -c safe.directory='*' rev-parse -q --verify HEAD 2>/dev/null)" != "$REPO_COMMIT" ] || return 0
+  # The box has this commit already.
+  ! grep -qE $'^plan\trepo\t(done|alive|broken)$' <<<"$PLAN" || return 0
   ! can_read || return 0
   TOKEN=$(box_value GIT_TOKEN)
   if [ -n "$TOKEN" ] && can_read; then return; fi

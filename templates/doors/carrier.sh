@@ -16,8 +16,6 @@ enter_door() {
   HOME=${HOME:-$(cd ~ && pwd)} && export HOME
   WORKDIR=$(expand_home "$WORKDIR")
   BOX_HOME=$WORKDIR/.boxstrap TOKEN='' SETUP_DIR=''
-  find_repository "$BOX_HOME" "$REPO_KEY" "$REPO_ROOT" "$REPO_NAME"
-  REPO_DIR=$repo_dir
   PRIVATE=$(mktemp -d)
   trap 'rm -rf "$PRIVATE"' EXIT
   look
@@ -28,16 +26,16 @@ enter_door() {
   look_after_training
 }
 
-# Ends here, with nothing written, if there is nothing to do or the box can't be set up.
+# Ends here, with nothing written, if there is nothing to do or the box can't be set up. Sets PLAN.
 look() {
-  local lacks plan
+  local lacks
   lacks=$(recipe && begin_box && lacks | cut -f3)
   [ -z "$lacks" ] || refuse "$lacks"
   # shellcheck disable=SC2086 # words of our own
-  plan=$(recipe && begin_box && plan <(whole_script) $WORDS)
+  PLAN=$(recipe && begin_box && plan <(whole_script) $WORDS)
   case $WORDS in *revive*) return ;; esac
-  if ! grep -E $'^plan\t' <<<"$plan" | grep -qvE $'\t(done|alive|died)$'; then
-    ! grep -qxF $'plan\ttrain\talive' <<<"$plan" || not_started
+  if ! grep -E $'^plan\t' <<<"$PLAN" | grep -qvE $'\t(done|alive|died)$'; then
+    ! grep -qxF $'plan\ttrain\talive' <<<"$PLAN" || not_started
     printf 'boxstrap: nothing to do, the box is as the profile says\n'
     look_after_training
     exit 0
@@ -110,10 +108,10 @@ look_after_training() {
 
 # Sets newest to the folder of the run that started last: that of an older one may have been written to later.
 find_newest() {
-  local dir
+  local dir key ONBOX=$BOX_HOME/box/current/onbox/__main__.py
   newest=''
-  find_repository "$BOX_HOME" "$REPO_KEY" "$REPO_ROOT" "$REPO_NAME"
-  for dir in "$BOX_HOME/runs/$repo_key"/*/; do
+  key=$(onbox work.repository "$BOX_HOME" "$REPO_KEY" "$REPO_ROOT" "$REPO_NAME") || return
+  for dir in "$BOX_HOME/runs/$key"/*/; do
     [ -n "$newest" ] && [ ! "$dir/started" -nt "$newest/started" ] || newest=${dir%/}
   done
   [ -d "$newest" ]

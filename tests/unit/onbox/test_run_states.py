@@ -206,10 +206,13 @@ def test_no_run_may_use_the_tree_of_a_running_or_queued_run(name: str, workdir: 
 def wait_for_training(workdir: Path) -> subprocess.CompletedProcess[str]:
     """The carrier's function, on a box with this folder."""
     lay_programs(workdir / ".boxstrap/box/current")
-    parts = [functions("lib", "stage0", ("onbox",)), functions("doors", "terminal", ("ask_run",))]
+    parts = [
+        functions("lib", "stage0", ("find_python", "onbox")),
+        functions("doors", "terminal", ("ask_run",)),
+    ]
     parts += [functions("doors", "carrier", ("find_newest", "wait_for_training"))]
     script = f"BOX_HOME={workdir}/.boxstrap SETUP_DIR={workdir} WAIT=yes\n"
-    script += "find_repository() { repo_key=homework; }\n"
+    script += "REPO_KEY=homework REPO_ROOT='' REPO_NAME=''\n"
     command = ["bash", "-c", f"{script}{''.join(parts)}\nwait_for_training"]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
 
