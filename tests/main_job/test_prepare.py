@@ -41,7 +41,10 @@ def test_prepare_commands_run_once_for_the_same_commands_and_files(rent: Rent) -
     said = rented.run("logs", "--step", "prepare").must(0).out
     assert "getting for it's me in /workspace/homework/.venv" in said
     assert "nothing to do" in rented.run("setup").must(0).out
-    # Another commit with the same commands and files: they are not run again.
+    # Other packages, and another commit with the same commands and files: they are not run again.
+    packages = ("plan", "--json", "--set", "python.packages=[six]")
+    rows = {row["step"]: row["why"] for row in rented.run(*packages).must(0).json()["steps"]}
+    assert (rows["python"], rows["prepare"]) == ("changed", "done")
     repository.commit({"other.txt": "x"})
     other = rented.run("setup").must(0)
     assert "prepare    skip   already right" in other.err

@@ -25,8 +25,8 @@ def main() -> None:
     for name in wanted.steps:
         step = step_named(name, setup)
         needs = later.intersection(wanted.needs(name))
-        # Whether a training would start again is known once its commit and its data are there.
-        if name == "train" and not later & {"repo", "data"}:
+        # What decides whether these would run again is known once commit and data are there.
+        if name in ("prepare", "train") and not later & {"repo", "data"}:
             needs = set()
         why = step.why() if not needs else "alive" if step.is_left_alone() else "after"
         if why not in SKIPPED:
