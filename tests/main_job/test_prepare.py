@@ -43,8 +43,11 @@ def test_prepare_commands_run_once_for_the_same_commands_and_files(rent: Rent) -
     assert "nothing to do" in rented.run("setup").must(0).out
     # Other packages, and another commit with the same commands and files: they are not run again.
     packages = ("plan", "--json", "--set", "python.packages=[six]")
-    rows = {row["step"]: row["why"] for row in rented.run(*packages).must(0).json()["steps"]}
+    planned = rented.run(*packages).must(0).json()["steps"]
+    rows = {row["step"]: row["why"] for row in planned}
     assert (rows["python"], rows["prepare"]) == ("changed", "done")
+    rented.box.run("rm -r /workspace/.boxstrap/box")  # then the program that is sent answers
+    assert rented.run(*packages).must(0).json()["steps"] == planned
     repository.commit({"other.txt": "x"})
     other = rented.run("setup").must(0)
     assert "prepare    skip   already right" in other.err
