@@ -41,6 +41,16 @@ def env_file(home: str, key: str = "*", folder: str = "") -> str:
     return f"{home}/env"
 
 
+def forget_login(home: str) -> None:
+    """Take out of this environment what a login has of the repository that was set up last. A bash
+    that takes sshd for its parent, at the first level, would read ~/.bashrc and have it again."""
+    for line in lines_of(f"{home}/env"):
+        if found := re.match(r"export (?!PATH=)(\w+)=", line):
+            os.environ.pop(found[1], None)
+    if os.environ.get("SHLVL", "0") == "0":
+        os.environ["SHLVL"] = "1"
+
+
 def write_env_files(home: str, values: Mapping[str, str]) -> None:
     for file, line in _WRITERS.items():
         text = "".join(line(*pair) for pair in values.items())

@@ -185,7 +185,8 @@ def _is_committed(path: Path, root: Path) -> bool:
         content = os.fsencode(path.readlink()) if path.is_symlink() else paths.read_regular(path)
         name = path.relative_to(root).as_posix()
         asked = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"HEAD:{name}")
-        said = run_git(open_repository(root).folders, *asked).decode().strip()
+        repository = open_repository(root)  # its folders are there as long as it is
+        said = run_git(repository.folders, *asked).decode().strip()
     except (BoxstrapError, GitError, OSError, ValueError):
         return False
     digest = hashlib.new("sha256" if len(said) == 64 else "sha1", usedforsecurity=False)

@@ -566,7 +566,8 @@ def _failed(answer: SyncAnswer, where: str, name: str) -> BoxstrapError:
     if answer.detail == "results-unsafe":
         return results_in_the_way(answer.log, where, name)
     if answer.detail in _OF_THE_BOX:
-        take, drop = "", "git checkout HEAD -- FILE, or move the file away"
+        take = ""
+        drop = "git checkout HEAD -- FILE (rm FILE where git knows none), or move the file away"
         if answer.detail == "box-commits":
             take = ", then merge it here, as that says"
             drop = "git reset --keep ID^, with the last ID that is listed"

@@ -310,6 +310,9 @@ def _with_box(given: Mapping[str, Any]) -> Mapping[str, Any]:
             return given
         only, called = box_of_runs(Call(given).place, names), ", ".join(names)
         if box and boxes and not only:
+            with contextlib.suppress(WhichBoxError):  # the one box has runs of others, too
+                only_box(Call(given).options().repository[0])
+                return given
             raise UsageError(
                 f"no box here is called {box}, and none is known to have {called}.",
                 hint="The boxes: boxstrap boxes. The runs: boxstrap runs --all",

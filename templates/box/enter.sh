@@ -21,8 +21,10 @@
     [ ! -r "$made" ] || venv=$(cat "$made")
     [ ! -r "$own" ] || env=$own
   done
-  # shellcheck disable=SC1090 # written by the step `shell`
-  [ ! -r "$env" ] || . "$env"
+  # A login has those of the repository that was set up last.
+  names=$([ "$env" -ef "$box_home/env" ] || sed -nE '/^export PATH=/d;s/^export ([A-Za-z_][A-Za-z0-9_]*)=.*/\1/p' "$box_home/env" 2>/dev/null | tr '\n' ' ')
+  # shellcheck disable=SC1090,SC2086 # written by the step `shell`; names
+  [ ! -r "$env" ] || { unset $names && . "$env"; }
   [ ! -d "$venv" ] || export VIRTUAL_ENV="$venv" PATH="$venv/bin:$PATH"
   # shellcheck disable=SC1091 # of an environment of conda's packages
   [ ! -r "$venv/etc/conda/activate.sh" ] || . "$venv/etc/conda/activate.sh"
@@ -36,7 +38,7 @@
   printf -v place ' %q' "$env" "$venv" "$folder"
   # shellcheck disable=SC2016,SC2086 # for that shell; three words
   case ${shell##*/} in
-    bash) exec bash --rcfile <(printf '%s\n' '[ ! -r ~/.bashrc ] || . ~/.bashrc' "set --$place" \
+    bash) exec bash --rcfile <(printf '%s\n' '[ ! -r ~/.bashrc ] || . ~/.bashrc' "unset $names" "set --$place" \
       '[ ! -r "$1" ] || . "$1"; [ ! -d "$2" ] || export VIRTUAL_ENV="$2" PATH="$2/bin:$PATH"
         [ ! -r "$2/etc/conda/activate.sh" ] || . "$2/etc/conda/activate.sh"; cd -- "$3"; set --') -i ;;
     fish) ENTER_VENV=$venv exec fish -i -C 'if test -d "$ENTER_VENV"

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.boxes import Rig
-from tests.cli import User, UserRepository
+from tests.cli import PROFILE, User, UserRepository
+from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 from tests.main_job.used import start_used
 
@@ -141,3 +142,18 @@ def test_the_logs_command_that_setup_prints_shows_that_run_from_the_folder_of_an
     (follow,) = (line for line in done.out.splitlines() if "logs -f" in line)
     words = shlex.split(follow)
     assert "step 1" in user.run(*words[words.index("logs") :]).must(0).out
+
+
+def test_a_run_and_exec_have_their_own_repositorys_variables_after_another_was_set_up(
+    rent: Rent,
+) -> None:
+    rented = rent("vast", used=True)
+    user = rented.user
+    mine = user.repository("mine", boxstrap__yaml=f"{PROFILE}env: {{MODE: mine}}\n")
+    rented.run("setup").must(0)
+    user.repository("theirs", boxstrap__yaml=f"{PROFILE}env: {{MODE: theirs, THEIRS: x}}\n")
+    rented.run("setup").must(0)
+    user.place = mine.root
+    told = 'echo "loss=1 $MODE ${THEIRS-none} $BOXSTRAP_ENTERED"'
+    assert "loss=1 mine none" in rented.run("run", "--", told).must(0).out
+    assert "loss=1 mine none" in rented.run("exec", "--", told).must(0).out

@@ -28,6 +28,7 @@ from bootstrap.renting import guard as guard_module
 from bootstrap.renting import guard as guarding
 from bootstrap.tasks.boxes import _look_at_all
 from bootstrap.value import document
+from tests.box_programs import lay_programs
 from tests.boxes.loopback import LoopbackBox
 from tests.cli import User
 from tests.providers.accounts import KEY, SimulatedAccount, SimulatedBox, SimulatedClock, simulated
@@ -132,6 +133,7 @@ def counts(there: LoopbackBox, over: str, *, is_there: bool = True, **limits: li
     """Write what the box's monitor says about its lease; `is_there`: whether the monitor runs."""
     home = there.home + "/.boxstrap"
     there.run(f"mkdir -p {home} && echo x >{home}/lease.json")
+    lay_programs(Path(home, "box/current"))
     said = {"held": "no-key", "over": over, "limits": limits, "counted": {}}
     Path(home, "lease.state").write_text(json.dumps(said) + "\n")
     number, *rest = identity(os.getpid()).split()

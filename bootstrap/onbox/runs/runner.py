@@ -14,6 +14,7 @@ import time
 from contextlib import suppress
 
 from .. import MAIN, SHELL_PROGRAMS
+from ..env_files import forget_login
 from ..processes import forget_locale, identity, is_alive
 from ..run_folder import RunFolder, lines_of, write_exit, write_whole
 
@@ -107,6 +108,7 @@ class RunRunner:
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         own = f"{self._run.home}/steps/{self._run.key}/env"
         env = own if os.path.exists(own) else self._env_file
+        forget_login(self._run.home)
         words = ("bash", f"{SHELL_PROGRAMS}/begin.sh", env, self._run.first("venv"))
         os.execvp("bash", [*map(_bytes, words), _bytes(command)])  # noqa: S606
 

@@ -17,6 +17,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from .. import step_report
+from ..env_files import forget_login
 from ..git import BoxTree
 from ..processes import forget_locale, identity
 from ..run_folder import alive_in, write_whole
@@ -53,12 +54,12 @@ class BoxSetup:
 
     def __init__(self, script: str, setup: str, words: Sequence[str], token: str) -> None:
         self._wanted, self._setup, self._token = WantedSetup(script, words), setup, token
-        self._home, self._asked = self._wanted.home, self._wanted.asked
+        self.home, self._asked = self._wanted.home, self._wanted.asked
         self._script = Path(script).read_bytes()
         run = self._asked["run"]
         # A request for a run is not the same as a request for a setup, or for another run.
         self._id = sha256(self._script).hexdigest() + (f"+{run}" if run else "")
-        self._folder = f"{self._home}/setups/{setup}"
+        self._folder = f"{self.home}/setups/{setup}"
         os.makedirs(f"{self._folder}/logs", exist_ok=True)
         _hide_secrets(f"{self._folder}/secrets")
         self._process = identity(os.getpid())
@@ -66,7 +67,7 @@ class BoxSetup:
         self._events = SetupEvents(self._folder, setup)
         self._events.note_state(self._id, "running", 0)
         self._graph = StepGraph(self._wanted, self._events, self._do)
-        self._tree, self._main, self._alive = BoxTree(self._home, "", ""), "", ""
+        self._tree, self._main, self._alive = BoxTree(self.home, "", ""), "", ""
 
     def run(self, wait_s: float) -> None:
         """Do it, and write how it ended, for `status` and a second setup."""
@@ -76,8 +77,8 @@ class BoxSetup:
                 signal.signal(each, self._cancel)
             self._begin()
             end = EarlyEnd(self._graph.run())
-            forget_secrets(self._home)
-            forget_old_setups(self._home)
+            forget_secrets(self.home)
+            forget_old_setups(self.home)
         except EarlyEnd as early:
             end = early
         # Those that no step took.
@@ -92,7 +93,7 @@ class BoxSetup:
         recipe, events = self._wanted.recipe, self._events
         try:
             self._lock = take_lock(
-                self._home,
+                self.home,
                 wait_s,
                 lambda _: events.write("setup", "wait", "code=busy"),
                 script=self._id,
@@ -103,7 +104,7 @@ class BoxSetup:
         if not self._lock:
             raise EarlyEnd(8, "busy")
         about = f"{recipe.one('REPO_NAME')} {recipe.one('REPO_COMMIT')[:12]}"
-        with open(f"{self._home}/lock", "w", encoding="utf-8") as file:
+        with open(f"{self.home}/lock", "w", encoding="utf-8") as file:
             file.write(f"{self._process}\n{self._id}\n{self._setup}\n{about}\n")
 
     def _cancel(self, *_: object) -> None:
@@ -114,7 +115,7 @@ class BoxSetup:
 
     def _begin(self) -> None:
         """Do everything before the steps."""
-        wanted, home, asked = self._wanted, self._home, self._asked
+        wanted, home, asked = self._wanted, self.home, self._asked
         # The previous holder of the lock may have brought this same repository.
         key, self._main = wanted.repository()
         self._tree = BoxTree(home, key, self._main)
@@ -145,11 +146,11 @@ class BoxSetup:
         from ..runs.new_run import started  # late: it is loaded as a training begins
 
         key, recipe, asked = self._tree.key, self._wanted.recipe, self._asked
-        if started({"home": self._home, "key": key, "id": asked["run"]}):
+        if started({"home": self.home, "key": key, "id": asked["run"]}):
             raise EarlyEnd(0)
         work = map(recipe.one, ("REPO_TREE", "TRAIN_COMMAND", "TRAIN_SESSION"))
         cell = "yes" if "BOXSTRAP_CELL=" in asked["variables"] else ""
-        self._tree = choose(self._home, key, self._main, *work, asked["beside"], cell)
+        self._tree = choose(self.home, key, self._main, *work, asked["beside"], cell)
 
     def _refuse_to_lose(self) -> None:
         """End if a training begins, and must not because results of earlier runs would be lost:
@@ -164,8 +165,8 @@ class BoxSetup:
     def _install_script(self) -> None:
         """Each repository has its own; the box's `setup.sh` links to the last. A run in a tree
         beside has `run.sh` instead."""
-        notes = f"{self._home}/steps/{self._tree.key}"
-        own, usual = f"{notes}/setup.sh", f"{self._home}/setup.sh"
+        notes = f"{self.home}/steps/{self._tree.key}"
+        own, usual = f"{notes}/setup.sh", f"{self.home}/setup.sh"
         is_beside = self._tree.number != "1" and os.path.exists(own)
         own = f"{notes}/run.sh" if is_beside else own
         os.makedirs(notes, exist_ok=True)
@@ -188,7 +189,7 @@ class BoxSetup:
                 os.close(_SECRETS)
         step_report.events = events
         # This may be the box's own Python; what is started may outlive that.
-        own = f"{self._home}/agent/bin/python"
+        own = f"{self.home}/agent/bin/python"
         sys.executable = own if os.access(own, os.X_OK) else sys.executable
         do_step(step, self._facts(), is_begun=step in self._events.begun)
 
@@ -215,4 +216,6 @@ def main() -> None:
     forget_locale()
     os.environ.pop("BOXSTRAP_RUN", None)
     os.environ["BOXSTRAP_SETUP"] = setup
-    BoxSetup(script, setup, words, token).run(float(wait_s))
+    made = BoxSetup(script, setup, words, token)
+    forget_login(made.home)
+    made.run(float(wait_s))

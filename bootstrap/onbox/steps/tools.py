@@ -13,6 +13,10 @@ from ..short_program import which
 from ..step_report import caution
 from .step import BoxStep
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 _TOOLS = {"git": "no-git", "tmux": "no-tmux", "python3": "no-python"}
 """Each is its package's name too; the code warns that it is missing."""
 
@@ -50,10 +54,15 @@ class ToolsStep(BoxStep):
                 asked = f"packages asked for, not installed: {' '.join(wanted)}"
                 caution("missing-tools", asked)
                 write_whole(self._lacking, self._setup_id)
-            return
+        else:
+            self._install(manager, [*missing], wanted)
+        if manager or not wanted:
+            with suppress(FileNotFoundError):
+                os.unlink(self._lacking)
+
+    def _install(self, manager: str, names: list[str], wanted: Sequence[str]) -> None:
         log = f"{self.setup.folder}/logs/tools.log"
         packages = Packages(manager, Retries(log), int(self.setup.one("lock_patience")))
-        names = [*missing]
         # Most images have certificates, the smallest ones don't.
         if names and not os.path.exists("/etc/ssl/certs/ca-certificates.crt"):
             names.append("ca-certificates")
@@ -62,8 +71,6 @@ class ToolsStep(BoxStep):
             packages.install(names)
         elif packages.is_apt:
             packages.repair()
-        with suppress(FileNotFoundError):
-            os.unlink(self._lacking)
 
 
 def _missing() -> list[str]:

@@ -165,7 +165,7 @@ def test_on_a_box_without_python_curl_downloads_uv_and_its_checksum_is_checked_t
     threading.Thread(target=index.serve_forever, daemon=True).start()
     lib = shipped("templates") / "lib"
     script = (
-        f"for part in base python; do . {lib}/$part.sh; done; UV={folder}/uv UV_VERSION=1\n"
+        f"for part in base stage0 python; do . {lib}/$part.sh; done; UV={folder}/uv UV_VERSION=1\n"
         f"INDEX=http://127.0.0.1:{index.server_port}/simple WHEEL={WHEEL}\n"
         f"WHEEL_SUM={hashlib.sha256(data + other).hexdigest()}; fetch_plainly"
     )

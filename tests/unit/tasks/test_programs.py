@@ -17,10 +17,11 @@ from bootstrap.tasks import NAMES
 from bootstrap.tasks.command import own_error
 from tests.cli import Completed, User
 from tests.plain_environment import BIN, HERE
-from tests.unit.tasks.test_core_options import PROGRAMS, typed
+from tests.unit.tasks.test_core_options import typed
 
 pytestmark = pytest.mark.slow
 
+PROGRAMS = ["boxstrap", "inv"]
 TASKS = sorted(NAMES)
 HOSTLESS = {"boxes", "demo", "guard", "init", "oneliner", "profiles", "render", "ssh-config"}
 HOSTLESS |= {"completion", "estimate", "mcp", "schema", "skill", "up"}
