@@ -513,6 +513,13 @@ class PullPlace:
         return box_folder / "pulls" / f"{run.name}-{digest}.jsonl"
 
 
+def repository_of(run: Run, own: str, stood_in: Path) -> Path:
+    """Return where the repository of a run is: `stood_in` is in that with the key `own`, and stands
+    for one that is not known here."""
+    git_dir = known_folder(run.repo_key, "") if run.repo_key != own else None
+    return git_dir.parent if git_dir and git_dir.name == ".git" else stood_in
+
+
 def results_place(box: KnownBox, run: Run, stood_in: Path, to: Path | None = None) -> PullPlace:
     """Return where the run's results go: where they are, also if the box was renamed since."""
     usual, kept = PullPlace.of(stood_in, to, box.name, run), find_kept(box, run)

@@ -21,6 +21,7 @@ from bootstrap.boxes.at_home import (
     RunAtHome,
     clean_times,
     find_kept,
+    repository_of,
 )
 from bootstrap.boxes.follow import ANSWER_S
 from bootstrap.boxes.login import BoxLogin
@@ -32,7 +33,6 @@ from bootstrap.link.exchange import answer_number, run_script
 from bootstrap.link.reconnecting import Backoff
 from bootstrap.link.wire import PIECE, LinkLost, NoAnswer
 from bootstrap.onbox.redact import Redactor
-from bootstrap.repo.local import known_folder
 from bootstrap.runs.log_reader import HOLE, ask_start, has_hole
 from bootstrap.sanitize import sanitize
 from bootstrap.transfer.destination import why_refused
@@ -202,11 +202,8 @@ class _Bringing:
         there = Path(kept.place) if kept.place else None
         if there and there.parent.is_dir():
             return PullPlace.again(there.parent)
-        stood_in = self._box.options.place
-        if run.repo_key != self._box.own and to is None:
-            git_dir = known_folder(run.repo_key, "")
-            stood_in = git_dir.parent if git_dir and git_dir.name == ".git" else stood_in
-        place = PullPlace.of(stood_in, to, box, run)
+        repository = repository_of(run, self._box.own, self._box.options.place)
+        place = PullPlace.of(repository, to, box, run)
         place.make()
         return place
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from bootstrap.boxes.at_home import find_kept, results_place
+from bootstrap.boxes.at_home import find_kept, repository_of, results_place
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.boxes.receipt import fuller_place, receipt_file, write_receipt
 from bootstrap.boxes.run import Run, as_it_ended, called
@@ -196,7 +196,8 @@ def pull_run(
 
     Raises as `pull_results`; NoResultsError if it has none.
     """
-    place = results_place(box.known, run, box.options.place, wish.to)
+    repository = repository_of(run, box.own, box.options.place)
+    place = results_place(box.known, run, repository, wish.to)
     try:
         with (
             place.landing(run.name) as landing,

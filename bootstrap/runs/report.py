@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 
 from bootstrap import __version__
-from bootstrap.boxes.at_home import PullPlace, RunAtHome, results_place
+from bootstrap.boxes.at_home import PullPlace, RunAtHome, repository_of, results_place
 from bootstrap.boxes.disk import parse_low_disk
 from bootstrap.boxes.failure import Failure, find_failures
 from bootstrap.boxes.login import BoxLogin
@@ -136,7 +136,7 @@ def _verdict(history: RunHistory) -> Verdict | None:
 
 def _results(box: BoxLogin, run: Run, history: RunHistory) -> list[ReportedFile]:
     """Return the files that were pulled, from the manifest; else those on the box."""
-    here = results_place(box.known, run, box.options.place)
+    here = results_place(box.known, run, repository_of(run, box.own, box.options.place))
     return read_results(here) or [ReportedFile(path, count) for path, count in history.results]
 
 

@@ -151,9 +151,16 @@ def test_a_run_and_exec_have_their_own_repositorys_variables_after_another_was_s
     user = rented.user
     mine = user.repository("mine", boxstrap__yaml=f"{PROFILE}env: {{MODE: mine}}\n")
     rented.run("setup").must(0)
-    user.repository("theirs", boxstrap__yaml=f"{PROFILE}env: {{MODE: theirs, THEIRS: x}}\n")
+    theirs = user.repository(
+        "theirs", boxstrap__yaml=f"{PROFILE}env: {{MODE: theirs, THEIRS: x}}\n"
+    )
     rented.run("setup").must(0)
     user.place = mine.root
     told = 'echo "loss=1 $MODE ${THEIRS-none} $BOXSTRAP_ENTERED"'
     assert "loss=1 mine none" in rented.run("run", "--", told).must(0).out
     assert "loss=1 mine none" in rented.run("exec", "--", told).must(0).out
+    # Its results go to that repository, too, wherever they are asked for.
+    begun = rented.run("run", "--json", "--", "mkdir out && echo 1 >out/made").must(0).json()
+    user.place = theirs.root
+    rented.run("pull", "--run", f"mine/{begun['run']['name']}", "--also", "out").must(0)
+    assert [len([*each.root.glob("boxstrap-results/**/made")]) for each in (mine, theirs)] == [1, 0]

@@ -6,8 +6,10 @@ import json
 import os
 from pathlib import Path
 
+import pytest
+
 from bootstrap.boxes.secrets import packed
-from bootstrap.onbox.env_files import env_file, wipe, write_env_files
+from bootstrap.onbox.env_files import env_file, forget_login, wipe, write_env_files
 from bootstrap.onbox.processes import identity
 from bootstrap.onbox.run_folder import secrets_of
 from bootstrap.onbox.steps.shell import ShellStep
@@ -100,3 +102,16 @@ def test_a_repository_keeps_its_variables_and_secrets_when_another_one_is_set_up
     set_up("b", {}, {})
     assert held() == ({}, ["\n", "\n", "\n"], "")
     assert not (tmp_path / "secrets.earlier").exists()
+
+
+@pytest.mark.parametrize(("level", "then"), [(None, "1"), ("0", "1"), ("2", "2")])
+def test_a_run_forgets_what_a_login_has_of_the_repository_that_was_set_up_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, level: str | None, then: str
+) -> None:
+    monkeypatch.setattr(os, "environ", {"MODE": "theirs", "OWN": "x", "PATH": "/theirs:/bin"})
+    if level:
+        os.environ["SHLVL"] = level
+    write_env_files(str(tmp_path), {"MODE": "theirs", "PATH": "/theirs:/bin", "GONE": "y"})
+    forget_login(str(tmp_path))
+    # Else a bash that sshd seems to have started would read ~/.bashrc again.
+    assert os.environ == {"OWN": "x", "PATH": "/theirs:/bin", "SHLVL": then}
