@@ -52,7 +52,8 @@ def report(said: str) -> str:
 
 
 def log(*sentences: str) -> None:
-    sys.stderr.write("".join(f"{each}\n" for each in sentences))
+    with suppress(OSError):  # a full disk, which the setup still tells
+        sys.stderr.write("".join(f"{each}\n" for each in sentences))
 
 
 def answer(word: str, value: str = "") -> None:

@@ -319,7 +319,10 @@ _WHY = {
         "later runs overwrote its results, and no copy of them is on the box",
         "What came home of it goes on on another box: boxstrap run --resume {box}/{run} --host …",
     ),
-    "busy": ("another setup is at work on this box", "See what it does: boxstrap status"),
+    "busy": (
+        "another setup is at work on this box",
+        "See what it does: boxstrap status --host {box}",
+    ),
 }
 """The box's word for why it starts nothing -> reason and what to do."""
 

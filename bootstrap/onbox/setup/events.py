@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from contextlib import suppress
 
 from ..run_folder import lines_of, write_whole
 
@@ -31,13 +32,14 @@ class SetupEvents:
         for name, _, value in (pair.partition("=") for pair in pairs):
             is_number = _NUMBER.fullmatch(value) and not (name in _VERSIONS and "." in value)
             about[name] = (float if "." in value else int)(value) if is_number else value
-        with open(self._path, "a", encoding="ascii") as file:
+        with suppress(OSError), open(self._path, "a", encoding="ascii") as file:  # a full disk
             file.write(_line(about))
 
     def note_state(self, script: str, state: str, code: int) -> None:
         """Write what `status` and a second setup read."""
         about = {"v": 1, "setup": self._setup, "script": script, "state": state, "exit": code}
-        write_whole(f"{self._folder}/status.json", _line({**about, "t": time.time()}), 0o600)
+        with suppress(OSError):
+            write_whole(f"{self._folder}/status.json", _line({**about, "t": time.time()}), 0o600)
 
 
 def _line(about: dict[str, object]) -> str:

@@ -14,6 +14,13 @@ from ..run_folder import RunFolder
 from ..steps.step import SKIPPED, step_named
 from .wanted import WantedSetup
 
+_DECIDED_BY = {
+    **{"python": ("repo", "gpu"), "smoke": ("python", "gpu"), "data": ("repo",)},
+    **dict.fromkeys(("prepare", "train"), ("repo", "data")),
+}
+"""By step, the ones that make what it depends on: until these are right, nobody knows whether it
+would run. Of the others that it needs only success counts."""
+
 
 def main() -> None:
     wanted = WantedSetup(sys.argv[1], sys.argv[2:])
@@ -24,11 +31,8 @@ def main() -> None:
     rows: list[str] = []
     for name in wanted.steps:
         step = step_named(name, setup)
-        needs = later.intersection(wanted.needs(name))
-        # What decides whether these would run again is known once commit and data are there.
-        if name in ("prepare", "train") and not later & {"repo", "data"}:
-            needs = set()
-        why = step.why() if not needs else "alive" if step.is_left_alone() else "after"
+        decides = later.intersection(_DECIDED_BY.get(name, ()))
+        why = step.why() if not decides else "alive" if step.is_left_alone() else "after"
         if why not in SKIPPED:
             later.add(name)
         rows.append(f"plan\t{name}\t{why}\n")

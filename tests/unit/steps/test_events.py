@@ -1,3 +1,4 @@
+import errno
 import json
 import math
 from dataclasses import FrozenInstanceError
@@ -218,3 +219,17 @@ def test_a_version_12_0_in_a_setup_event_of_a_box_is_not_shortened_to_12(tmp_pat
     assert event
     expected = {word.partition("=")[0]: value for word, value in written}
     assert event.fields == {**expected, "code": "torch-arch"}
+
+
+def test_a_setup_goes_on_where_a_full_disk_takes_neither_event_nor_state(
+    tmp_path, monkeypatch: pytest.MonkeyPatch
+):
+    events = SetupEvents(str(tmp_path), "20261103-abc")
+    (tmp_path / "events.jsonl").symlink_to("/dev/full")
+    monkeypatch.setattr("bootstrap.onbox.setup.events.write_whole", _full)
+    events.write("prepare", "fail", "code=disk-full")
+    events.note_state("x", "over", 7)
+
+
+def _full(*_):
+    raise OSError(errno.ENOSPC, "No space left on device")
