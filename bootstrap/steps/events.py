@@ -42,7 +42,7 @@ WHY: Mapping[str, str] = {
     "command": "new command",
     "data": "its data changed",
     "restarted": "the box was restarted",
-    "ran": "only noted: this work ran before",
+    "ran": "noted: this work ran before",
     "broken": "the check found it wrong",
     "new": "never done here",
     "asked": "asked for now",

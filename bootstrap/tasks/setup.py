@@ -103,10 +103,10 @@ def plan(call: Call) -> None:
 
 def _show_plan(call: Call, request: SetupRequest) -> None:
     from bootstrap.setup.sequence import plan_setup
-    from bootstrap.tasks.setup_report import plan_line
+    from bootstrap.tasks.setup_report import plan_lines
 
     found = plan_setup(request, call.screen)
-    text = [f"{found.box}: what a setup would do", *map(plan_line, found.rows)]
+    text = [f"{found.box}: what a setup would do", *plan_lines(found.rows)]
     if found.reused:
         text.append(f"{'':<5} {'python':<10} {found.reused}")
     text += _cost(found)

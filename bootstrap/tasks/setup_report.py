@@ -37,9 +37,13 @@ def show_result(result: SetupResult, screen: Screen) -> None:
     screen.result(result, "\n".join([*text, "", next_steps(result)]))
 
 
-def plan_line(row: PlanRow) -> str:
-    mark = "runs" if row.runs else "-"
-    return f"{mark:<5} {row.step.name:<10} {WHY.get(row.why, row.why):<30} {row.step.does}"
+def plan_lines(rows: Sequence[PlanRow]) -> list[str]:
+    width = max(30, *(len(WHY.get(row.why, row.why)) for row in rows))
+    return [
+        f"{'runs' if row.runs else '-':<5} {row.step.name:<10} "
+        f"{WHY.get(row.why, row.why):<{width}} {row.step.does}"
+        for row in rows
+    ]
 
 
 def _happened(result: SetupResult, screen: Screen) -> list[str]:
