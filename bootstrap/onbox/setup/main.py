@@ -34,6 +34,7 @@ from .wanted import WantedSetup
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import IO
 
     from ..steps.step import SetupFacts
 
@@ -68,6 +69,7 @@ class BoxSetup:
         self._events.note_state(self._id, "running", 0)
         self._graph = StepGraph(self._wanted, self._events, self._do)
         self._tree, self._main, self._alive = BoxTree(self.home, "", ""), "", ""
+        self._lock: IO[str] | None = None
 
     def run(self, wait_s: float) -> None:
         """Do it, and write how it ended, for `status` and a second setup."""
@@ -86,6 +88,9 @@ class BoxSetup:
             os.unlink(f"{self._folder}/secrets")
         self._events.note_state(self._id, "over", end.exit_code)
         why = [f"code={end.why}"] if end.why else []
+        # Who reads of the end may begin the next one before this process is gone.
+        if self._lock:
+            self._lock.close()
         self._events.write("setup", "done", f"rc={end.exit_code}", *why)
 
     def _take_lock(self, wait_s: float) -> None:
