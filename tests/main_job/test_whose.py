@@ -155,6 +155,9 @@ def test_a_run_and_exec_have_their_own_repositorys_variables_after_another_was_s
         "theirs", boxstrap__yaml=f"{PROFILE}env: {{MODE: theirs, THEIRS: x}}\n"
     )
     rented.run("setup").must(0)
+    # A bash that seems to be the first one of an ssh session reads ~/.bashrc once more.
+    rented.box.run("sed -i '1i export SHLVL=0' ~/.bashrc")
+    rented.box.run("tmux -L boxstrap kill-server")
     user.place = mine.root
     told = 'echo "loss=1 $MODE ${THEIRS-none} $BOXSTRAP_ENTERED"'
     assert "loss=1 mine none" in rented.run("run", "--", told).must(0).out
