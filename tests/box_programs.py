@@ -16,9 +16,9 @@ def lay_programs(folder: Path) -> Path:
     return folder
 
 
-def runner_of(programs: Path, run: Path, env: Path) -> list[str]:
+def runner_of(programs: Path, run: Path) -> list[str]:
     """Return the command that starts the runner of a run."""
-    return [sys.executable, "-I", "-S", "-B", *map(str, (onbox(programs), "runs.runner", run, env))]
+    return [sys.executable, "-I", "-S", "-B", *map(str, (onbox(programs), "runs.runner", run))]
 
 
 def onbox(folder: Path) -> Path:

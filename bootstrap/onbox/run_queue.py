@@ -93,40 +93,40 @@ def unattended(home: str) -> list[RunFolder]:
     return [run for run in waiting if run.state() == QUEUED and not run.is_attended]
 
 
-def revive(home: str, env_file: str) -> None:
+def revive(home: str) -> None:
     """Give each queued run a runner, which waits for its turn, if it has none."""
     if unattended(home):
         with suppress(OSError), _deciding(home):
-            _revive(home, env_file)
+            _revive(home)
 
 
-def runner_of(run: RunFolder, env_file: str) -> list[str]:
+def runner_of(run: RunFolder) -> list[str]:
     """Return the program that a run belongs to."""
     python = (sys.executable, "-I", "-S", "-B", "-X", "utf8")
-    return [*python, MAIN, "runs.runner", run.path, env_file]
+    return [*python, MAIN, "runs.runner", run.path]
 
 
-def _revive(home: str, env_file: str) -> None:
+def _revive(home: str) -> None:
     """Do so with the lock held."""
     for run in unattended(home):
         if may_begin(run) is None:  # it is told at once of one that never begins
             note_end(run, run.first("queue"))
             continue
-        program = runner_of(run, env_file)
+        program = runner_of(run)
         with suppress(OSError):  # one that can't be noted would end at once; others get theirs
             write_whole(f"{run.path}/waiter", "\n")
             for waiter in begin_apart(*program):
                 write_whole(f"{run.path}/waiter", f"{identity(waiter.pid)}\n")
 
 
-def wait_for_turn(run: RunFolder, env_file: str) -> None:
+def wait_for_turn(run: RunFolder) -> None:
     """Wait until its turn has come, and make this process its runner."""
     signal.signal(signal.SIGHUP, lambda *_: None)
-    while not _take_turn(run, env_file):
+    while not _take_turn(run):
         time.sleep(1)
 
 
-def _take_turn(run: RunFolder, env_file: str) -> bool:
+def _take_turn(run: RunFolder) -> bool:
     """Claim the run if its turn has come; return False if it has to wait. Exits where it is not
     this process that waits for it, or it never begins."""
     me = identity(os.getpid())
@@ -134,7 +134,7 @@ def _take_turn(run: RunFolder, env_file: str) -> bool:
         if run.state() != QUEUED or run.first("waiter") != me:
             sys.exit()
         # Waiters that were killed or lost in a restart: their runs would block the ones after them.
-        _revive(run.home, env_file)
+        _revive(run.home)
         may = may_begin(run)
         if may is None:
             note_end(run, run.first("queue"))

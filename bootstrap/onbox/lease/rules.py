@@ -13,7 +13,6 @@ from typing import Any, Literal, NamedTuple
 VERSION = 1
 END_RUNS, LOOK, STOP, DESTROY = "end-runs", "look", "stop", "destroy"
 """Actions; `look`: check whether anything on the box exists nowhere else."""
-LIMITS = ("hours", "dollars", "idle", "stall")
 STOP_AGAIN_S = 10.0
 """Seconds between two requests to the account to end the box."""
 SLACK_S = 5.0

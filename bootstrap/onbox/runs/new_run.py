@@ -142,18 +142,18 @@ def start(
 ) -> None:
     """Start it, in tmux if that makes a session, else in one of the kernel's: same log, same exit
     code. Raises NotStartedError, OSError."""
-    more, env_file = filter(None, [patience]), f"{run.home}/env"
+    more = filter(None, [patience])
     _make_results(run.first("dir"), results)
     if run.has("queue"):  # its runner waits, and then makes its session
         _keep_results(run, "give-up" if overwrite else "room", *more)
-        revive(run.home, env_file)
+        revive(run.home)
         if run.state() == QUEUED and not run.is_attended:
             said = f"no process could be started that waits for the turn of {run.path}"
             raise NotStartedError("run-not-begun", said)
         return
     if not has_runner(run):  # a setup that was killed may have started it a moment ago
         _keep_results(run, "give-up" if overwrite else "begin", *more)
-        program = runner_of(run, env_file)
+        program = runner_of(run)
         if not (has_tmux() and open_session(run, run.first("session"), program)):
             begin_apart(*program)
     await_begin(run)

@@ -137,7 +137,7 @@ def main() -> None:
     signal.signal(signal.SIGHUP, lambda *_: None)
     if not started(asked):
         _take(RunFolder(f"{home}/runs/{asked['key']}/{asked['name']}"), asked)
-        revive(home, f"{home}/env")
+        revive(home)
     if run := started(asked):
         answer("run", os.path.basename(run.path))
         answer("started", run.first("started"))

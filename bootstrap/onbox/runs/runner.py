@@ -1,6 +1,6 @@
 """The process that a run belongs to: it starts the command, and writes how that ended.
 
-`onbox runs.runner RUN ENV_FILE` is started in a tmux session, which shows its log, or in a session
+`onbox runs.runner RUN` is started in a tmux session, which shows its log, or in a session
 of the kernel's; a queued run's waits for its turn first. Signals are blocked, and taken one by one:
 none comes in the middle of anything.
 """
@@ -14,7 +14,7 @@ import time
 from contextlib import suppress
 
 from .. import MAIN, SHELL_PROGRAMS
-from ..env_files import forget_login
+from ..env_files import env_file, forget_login
 from ..processes import forget_locale, identity, is_alive
 from ..run_folder import RunFolder, lines_of, write_exit, write_whole
 
@@ -33,8 +33,8 @@ _FAILED = 125
 
 
 class RunRunner:
-    def __init__(self, run: RunFolder, env_file: str) -> None:
-        self._run, self._env_file = run, env_file
+    def __init__(self, run: RunFolder) -> None:
+        self._run = run
         self._me = identity(os.getpid())
         self._command = self._keeper = self._watch = 0
         self._codes: dict[int, int] = {}
@@ -46,7 +46,7 @@ class RunRunner:
         if self._run.has("queue") and not self._run.has("pid"):  # it has no session yet
             from ..run_queue import wait_for_turn
 
-            wait_for_turn(self._run, self._env_file)
+            wait_for_turn(self._run)
             from .window import open_session, window_program  # slow to import
 
             open_session(self._run, os.path.basename(self._run.path), window_program(self._run))
@@ -106,8 +106,7 @@ class RunRunner:
             signal.signal(number, signal.SIG_IGN)  # one that came meanwhile, too
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        own = f"{self._run.home}/steps/{self._run.key}/env"
-        env = own if os.path.exists(own) else self._env_file
+        env = env_file(self._run.home, self._run.key)
         forget_login(self._run.home)
         words = ("bash", f"{SHELL_PROGRAMS}/begin.sh", env, self._run.first("venv"))
         os.execvp("bash", [*map(_bytes, words), _bytes(command)])  # noqa: S606
@@ -312,4 +311,4 @@ def _apart(output: str = "/dev/null") -> None:
 
 
 def main() -> None:
-    RunRunner(RunFolder(sys.argv[1]), sys.argv[2]).serve()
+    RunRunner(RunFolder(sys.argv[1])).serve()

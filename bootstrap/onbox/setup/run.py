@@ -104,7 +104,7 @@ def main() -> None:
         script = _script_of(asked)
         if script:
             taken(partial(_take, asked, script), asked["home"])
-            revive(asked["home"], f"{asked['home']}/env")
+            revive(asked["home"])
         else:
             answer("setup", "script")
     run = new_run.started(asked)

@@ -163,7 +163,7 @@ class TrainStep(BoxStep):
             raise StepError(error.code, str(error), rc=error.rc) from None
         finally:
             # Only now: what waits for its GPUs waits for it.
-            revive(self.home, f"{self.home}/env")
+            revive(self.home)
         # A training need not wait for this.
         if not run.has("made_of"):
             self.note_made_of(run)

@@ -112,8 +112,8 @@ def test_a_real_out_of_memory_kill_of_a_run_is_named_with_its_limit(
     small_cgroup: Path, tmp_path: Path
 ) -> None:
     eater = "python3 -c 'x = bytearray(300 * 1000 * 1000)'; exit 3"
-    run, env = make_run(tmp_path, eater)
-    words = shlex.join(runner_of(lay_programs(tmp_path), run, env))
+    run = make_run(tmp_path, eater)
+    words = shlex.join(runner_of(lay_programs(tmp_path), run))
     inside = ["bash", "-c", f"echo $$ >{small_cgroup}/cgroup.procs; exec {words}"]
     plain = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
     subprocess.run(inside, env=plain, stdin=subprocess.DEVNULL, check=True, timeout=120)

@@ -50,7 +50,7 @@ class Nodes:
         for rank in ranks or range(len(self.runs)):
             run = self.runs[rank]
             self.runners[rank] = subprocess.Popen(
-                runner_of(self._programs, run, run.parents[2] / "env"),
+                runner_of(self._programs, run),
                 stdin=subprocess.DEVNULL,
                 env={"PATH": os.environ["PATH"], "HOME": str(run)},
                 start_new_session=True,

@@ -65,7 +65,7 @@ class QueueBox:
         return run
 
     def revive(self) -> None:
-        self.do(f"new_run.revive({str(self.home)!r}, '/nowhere')")
+        self.do(f"new_run.revive({str(self.home)!r})")
 
     def do(self, line: str, before: str = "") -> None:
         """Run a line of Python with the box's programs."""
@@ -233,7 +233,7 @@ def test_a_run_queued_after_another_begins_only_if_that_run_succeeded(
         for name, text in (("waiter", run_queue.identity(os.getpid())), ("exit.new", "")):
             Path(mine.path, name).write_text(f"{text}\n")
         with pytest.raises(SystemExit):
-            run_queue._take_turn(mine, "")
+            run_queue._take_turn(mine)
         assert (mine.state(), mine.first("ended")) == ("finished 143", waits_for)
 
 
@@ -272,7 +272,7 @@ def test_a_queued_run_does_not_begin_while_copying_earlier_results_is_refused(
         Path(mine.path, file).write_text(f"{text}\n")
     for refused in (keep_results.REFUSED, 0):
         monkeypatch.setattr(keep_results, "asked", lambda *_, rc=refused: rc)
-        assert run_queue._take_turn(mine, "") is not bool(refused)
+        assert run_queue._take_turn(mine) is not bool(refused)
         assert mine.has("results.blocked") is bool(refused)
         assert mine.first("pid") == ("" if refused else me)
 
@@ -333,7 +333,7 @@ def test_a_second_waiting_process_of_a_queued_run_makes_the_first_end(box: Queue
 def test_a_tmux_server_is_not_mistaken_for_the_runner_of_its_first_run(box: QueueBox) -> None:
     """It keeps the words it was started with: later starts of that run waited for it in vain."""
     run = f"new_run.RunFolder({str(box.make('live'))!r})"
-    program = f"['true', 'runs.runner', {run}.path, '']"
+    program = f"['true', 'runs.runner', {run}.path]"
     box.do(
         f"import time\nassert window.open_session({run}, 's', {program})\n"
         # The program itself is taken for one until it is over.

@@ -24,30 +24,30 @@ from tests.waiting import PATIENCE_S, wait_until
 pytestmark = pytest.mark.slow
 
 
-def make_run(folder: Path, command: str, **profile: str) -> tuple[Path, Path]:
-    """Make a run without starting it; return its folder and the profile's environment file."""
+def make_run(folder: Path, command: str, **profile: str) -> Path:
+    """Make a run without starting it; return its folder. `profile`: variables of its profile."""
     run = folder / ".boxstrap/runs/homework/train-1"
     run.mkdir(parents=True)
     (run / "command").write_text(f"{command}\n")
     (run / "dir").write_text(f"{folder}\n")
     (run / "venv").write_text(f"{folder}/none\n")
-    env = folder / "env"
-    env.write_text("".join(f"export {name}={shlex.quote(x)}\n" for name, x in profile.items()))
-    return run, env
+    lines = [f"export {name}={shlex.quote(x)}\n" for name, x in profile.items()]
+    (folder / ".boxstrap/env").write_text("".join(lines))
+    return run
 
 
 def begin(folder: Path, command: str, **profile: str) -> tuple[Path, subprocess.Popen[bytes]]:
     """Make and start a run; return its folder and its runner."""
-    run, env = make_run(folder, command, **profile)
-    return run, start(run, env)
+    run = make_run(folder, command, **profile)
+    return run, start(run)
 
 
-def start(run: Path, env: Path, window: int | None = None) -> subprocess.Popen[bytes]:
+def start(run: Path, window: int | None = None) -> subprocess.Popen[bytes]:
     """Start the runner of a run, perhaps in a window; programs in `bin` come first in PATH."""
-    folder = env.parent
+    folder = run.parents[3]
     box = lay_programs(folder / ".boxstrap/box/current")
     return subprocess.Popen(
-        runner_of(box, run, env),
+        runner_of(box, run),
         stdin=subprocess.DEVNULL,
         stdout=window,
         env={"PATH": f"{folder}/bin:{os.environ['PATH']}", "HOME": str(folder)},
@@ -93,9 +93,9 @@ def test_the_exit_code_of_a_run_is_recorded_even_if_its_tmux_window_hangs(
     before: str, tmp_path: Path
 ) -> None:
     """It was once written after that, too late for a client that watches a run start."""
-    run, env = make_run(tmp_path, f"{before}echo the last line; exit 7")
+    run = make_run(tmp_path, f"{before}echo the last line; exit 7")
     screen, window = os.openpty()
-    assert start(run, env, window).wait(PATIENCE_S) == 0
+    assert start(run, window).wait(PATIENCE_S) == 0
     os.close(window)
     assert (b"the last line" in os.read(screen, 100000)) is not bool(before)
     os.close(screen)
@@ -199,7 +199,7 @@ def test_a_real_runs_files_give_the_states_waiting_running_died_and_failed(
     tmp_path: Path,
 ) -> None:
     """The records of a real runner have the states that `tests/run_states.py` lists."""
-    assert state(make_run(tmp_path / "made", "true")[0]) == CASES["made, never begun"].state
+    assert state(make_run(tmp_path / "made", "true")) == CASES["made, never begun"].state
     run, runner = begun(tmp_path / "killed", "echo up; sleep 600")
     wait_until(lambda: was(run, "log") == "up")
     assert state(run) == CASES["at work"].state
@@ -224,9 +224,9 @@ def state(run: Path) -> str:
 
 def test_stop_kills_a_process_that_ignores_sigterm_after_the_grace(tmp_path: Path) -> None:
     deaf = "trap '' TERM; echo deaf >ready; while :; do sleep 0.1; done"
-    run, env = make_run(tmp_path, f'setsid bash -c "{deaf}" & wait')
+    run = make_run(tmp_path, f'setsid bash -c "{deaf}" & wait')
     (run / "grace").write_text("2\n")
-    runner = start(run, env)
+    runner = start(run)
     wait_until((tmp_path / "ready").exists)
     began = time.monotonic()
     runner.send_signal(signal.SIGTERM)

@@ -107,10 +107,10 @@ def test_logs_follow_reads_to_the_end_a_log_whose_beginning_is_dropped_at_its_li
     log = tmp_path / ".boxstrap/runs/homework/train-1/log"
     seen = tmp_path / "seen"  # as long as what was read
     seen.touch()
-    run, env = make_run(tmp_path, f"{sys.executable} write.py {log} {seen}")
+    run = make_run(tmp_path, f"{sys.executable} write.py {log} {seen}")
     assert log.parent == run
     (run / "log_max").write_text(f"{LIMIT}\n")
-    runner = start(run, env)
+    runner = start(run)
     most, read = 0, bytearray()
     follower = reader(tmp_path)
     for piece in follower.as_it_grows():
@@ -143,8 +143,8 @@ def test_the_last_line_of_a_log_gets_a_time_though_written_while_its_size_was_re
     tmp_path: Path,
 ) -> None:
     """A run that waited for its log to be cut waited for ever."""
-    run, env = make_run(tmp_path, "echo one; exec sleep 600")
-    runner = start(run, env)
+    run = make_run(tmp_path, "echo one; exec sleep 600")
+    runner = start(run)
 
     def noted(size: int) -> None:
         wait_until(lambda: f" {size}\n" in (was(run, "times") + "\n"))
@@ -165,9 +165,9 @@ def test_a_log_is_kept_whole_on_a_file_system_that_can_not_free_its_beginning(
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/fallocate").write_text("#!/bin/sh\nexit 1\n")
     (tmp_path / "bin/fallocate").chmod(0o755)
-    run, env = make_run(tmp_path, "yes line | head -n 1000; sleep 3; echo last")
+    run = make_run(tmp_path, "yes line | head -n 1000; sleep 3; echo last")
     (run / "log_max").write_text("100\n")
-    start(run, env).wait(PATIENCE_S)
+    start(run).wait(PATIENCE_S)
     assert was(run, "log") == "line\n" * 1000 + "last"
     assert int(was(run, "times").split()[1]) == 0
 
@@ -185,8 +185,8 @@ time.sleep(2)
 def test_a_log_emptied_by_its_command_gets_new_times_from_its_first_byte(tmp_path: Path) -> None:
     (tmp_path / "empties.py").write_text(EMPTIES)
     log = tmp_path / ".boxstrap/runs/homework/train-1/log"
-    run, env = make_run(tmp_path, f"{sys.executable} empties.py {log}")
-    start(run, env).wait(PATIENCE_S)
+    run = make_run(tmp_path, f"{sys.executable} empties.py {log}")
+    start(run).wait(PATIENCE_S)
     assert (run / "log").read_text() == "again\n"
     times = [int(line.split()[1]) for line in was(run, "times").splitlines()]
     assert times == [0, 6]

@@ -130,7 +130,7 @@ def test_any_training_command_arrives_unchanged_in_bash_of_the_environment(comma
         run = Path(new_run.make(TrainStep(wanted.facts(tree, name, home=name)).request).path)
         all_ended, held = os.pipe()
         subprocess.run(
-            runner_of(programs, run, Path("/nowhere")),
+            runner_of(programs, run),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             env=env,
