@@ -45,8 +45,11 @@ def ways(home: str, tree: str, folder: Path, shell: str) -> dict[str, list[str]]
     as_login = ["bash", "--norc", "-c", 'exec -a "$0" "$@"', f"-{Path(shell).name}", shell]
     terminal = f"exec {shlex.quote(shell)} {'-ic' if is_csh else '-i -c'} "
     window = f"exec {shlex.quote(shell)} {'-ic' if is_csh else '-i -l -c'} "
-    run = folder / "run"
-    run.mkdir()
+    # A run of the set-up repository, in a home that has no other runs.
+    key = next(Path(home, "steps").glob("*/env")).parent.name
+    run = folder / "runs" / key / "probe-1"
+    run.mkdir(parents=True)
+    (folder / "steps").symlink_to(f"{home}/steps")
     venv = f"{tree}/.venv"
     of_run = {"dir": tree, "venv": venv, "command": told("training", f"{venv}/bin/python")}
     for name, text in of_run.items():
@@ -60,7 +63,7 @@ def ways(home: str, tree: str, folder: Path, shell: str) -> dict[str, list[str]]
         ],
         "training": [
             *(sys.executable, "-I", "-S", "-B", f"{home}/box/current/onbox/__main__.py"),
-            *("runs.runner", str(run), f"{home}/env"),
+            *("runs.runner", str(run)),
         ],
         **{
             way: [*tmux, "new-session", "-d", "-s", folder.name, window + shlex.quote(told(way))]
