@@ -51,13 +51,13 @@ class SetupContext:
             self.box.redact(secrets.values)
 
     def note_begun(self) -> None:
-        """Save the lease that is set, and the repository: `status` finds the box by it even if
-        this setup fails. What only looks, as a plan, doesn't make a box the repository's own."""
+        """Save the repository and its folder: other commands find the box by it while this setup is
+        at work, and if it fails. Where none begins, the box isn't the repository's own."""
         box, source = self.box, self.payload.source
-        _keep_lease(box, self.payload)
         if not box.known.of(source.key):
-            named_in = stood_in(self.request, self.payload)
-            box.save(box.known.using(source.key, stood_in=named_in, root=source.root))
+            known = replace(box.known, workdir=box.workdir)
+            own = {"stood_in": stood_in(self.request, self.payload), "root": source.root}
+            box.save(known.using(source.key, workdir=box.workdir, **own))
 
     def remember(self) -> None:
         """Save what later commands need: the working folder, the profile, the repository."""
@@ -206,7 +206,7 @@ def _most_seconds(request: SetupRequest, box: BoxLogin) -> float | None:
     return float(before) if is_same else most  # type: ignore[arg-type]
 
 
-def _keep_lease(box: BoxLogin, payload: Payload) -> None:
+def keep_lease(box: BoxLogin, payload: Payload) -> None:
     """Record the lease that this setup sets, for a guard; an existing one keeps its start time."""
     terms: dict[str, Any] = dict(payload.values)["LEASE"]  # type: ignore[assignment]
     if not terms or box.is_local:

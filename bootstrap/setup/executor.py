@@ -287,6 +287,7 @@ class SetupExecutor:
         self._launches += 1
         if self._launches > _LAUNCHES:
             raise lost
+        self.context.note_begun()  # perhaps
         self.box.link.reconnect(lost)
         box_state = self.context.box_state()
         if setup in (box_state.working or ()) or setup == box_state.last_setup.get("setup"):
@@ -316,6 +317,7 @@ class SetupExecutor:
 
     def _follow(self, setup: str, have: Sequence[str]) -> str:
         self.setup = self._senders.setup = setup
+        self.context.note_begun()
         names = [step.name for step in self.payload.steps if self._takes_part(step.name)]
         if self.request.run and "train" not in names:
             names.append("train")

@@ -63,7 +63,9 @@ def run_setup(
 def prepare(request: SetupRequest, reporter: Reporter, cancel: CancelToken) -> SetupContext:
     """Prepare what sets the box up or starts a run there. Raises as `get_context`."""
     context = _look(request, reporter, cancel)
-    context.note_begun()
+    from bootstrap.setup.context import keep_lease
+
+    keep_lease(context.box, context.payload)
     return context
 
 

@@ -91,6 +91,7 @@ def test_setup_on_a_box_with_too_little_disk_is_refused_before_any_change(
         assert "MB free; a setup needs at least 512 MB" in refused.err
         assert "Nothing was changed" in refused.err
         assert rented.listing() == before
+        assert "which box? homework has none" in rented.user.run("logs").must(2).err
         attempt.outcome("exit 5, nothing changed")
 
 

@@ -299,6 +299,30 @@ def test_sync_and_run_during_a_setup_of_the_box_say_that_they_wait(
     assert said in going.end().must(0).text
 
 
+def test_sync_during_the_repositorys_first_setup_waits_for_it_wherever_that_is(
+    user: User, twin: Twin
+) -> None:
+    repository = seem_set_up(user).repository(boxstrap__yaml=PROFILE)
+    slow = f"prepare=[\"until test -e '{user.home}/go'; do sleep 0.1; done\"]"
+    setup = user.begin("setup", *TO_LOCAL, "--set", slow)
+    setup.await_said(" prepare    start")
+    repository.write({"new.txt": "1\n"})
+    sync = user.begin("sync")
+    sync.await_said("waiting for another setup of this box")
+    (user.home / "go").touch()
+    assert "1 new (new.txt)" in sync.end().must(0).out
+    setup.end().must(0)
+    # Before it is placed there.
+    placed = next(twin.box_home.glob("steps/homework-*/repo.placed"))
+    placed.rename(user.home / "later")
+    with (twin.box_home / "lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        sync = twin.user.begin("sync", *TO_LOCAL)
+        sync.await_said("waiting for another setup of this box")
+        (user.home / "later").rename(placed)
+    sync.end().must(0)
+
+
 def test_sync_watch_sends_the_next_save_after_its_process_on_the_box_was_killed(
     twin: Twin, faults: Faults
 ) -> None:

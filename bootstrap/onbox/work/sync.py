@@ -153,7 +153,12 @@ def lock_of(asked: Asked) -> IO[str] | None:
 def _take(asked: Asked, header: str, objects: bytes | int) -> None:
     state = SentState(asked, header)
     if not is_placed(state.tree):
-        return answer("fresh", state.tree.path)
+        # Its first setup may be at work.
+        if not (lock := lock_of(asked)):
+            return None
+        lock.close()
+        if not is_placed(state.tree):
+            return answer("fresh", state.tree.path)
     if not state.is_in_use() and state.receive(objects) and (lock := lock_of(asked)):
         with lock:
             _ = state.is_in_use() or state.place()
