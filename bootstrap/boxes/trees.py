@@ -22,7 +22,6 @@ _KEY = re.compile(r"[A-Za-z0-9._-]{1,120}")
 _THING = re.compile(r"[A-Za-z0-9._-]{1,120}(/[A-Za-z0-9._-]{1,120})?")
 _LONGEST = 120
 _STATES = ("removed", "safe", "kept", "left")
-_LOOK = "Look what it has: boxstrap status"
 _USES = ("run", "left", "link", "mount")
 """What prevents a tree's removal even if the user asks for it."""
 _WORDS = {
@@ -169,10 +168,10 @@ def clean_trees(box: AskedBox, *, repo_key: str, discard: Sequence[str], look: b
     """
     asked = {"key": repo_key, "discard": list(discard), "look": look}
     query = ask("work.clean", asked, workdir=box.workdir)
-    return parse_trees(stream_script(box.wire, query).whole(), box.wire)
+    return parse_trees(stream_script(box.wire, query).whole(), box.wire, box.name)
 
 
-def parse_trees(answer: bytes, wire: Wire) -> Cleaned:
+def parse_trees(answer: bytes, wire: Wire, box: str) -> Cleaned:
     """Parse an answer; text in the result is sanitized. Raises as `clean_trees`."""
     trees: list[TreeBeside] = []
     holds: list[TreeContent] = []
@@ -202,7 +201,7 @@ def parse_trees(answer: bytes, wire: Wire) -> Cleaned:
         raise BusyError(
             "a setup is at work on this box; nothing was removed.",
             where=wire.label,
-            hint="Wait for it to end, or cancel it: boxstrap stop --setup",
+            hint=f"Wait for it to end, or cancel it: boxstrap stop --setup --host {box}",
         )
     if unknown:
         listed = "".join(f"\n  {tree.name}" for tree in trees) or " none"
@@ -214,7 +213,11 @@ def parse_trees(answer: bytes, wire: Wire) -> Cleaned:
     if "over" not in kinds:
         if not wire.alive():
             raise LinkLost(wire.label)
-        raise NoAnswer("it did not say what became of its trees.", where=wire.label, hint=_LOOK)
+        raise NoAnswer(
+            "it did not say what became of its trees.",
+            where=wire.label,
+            hint=f"Look what it has: boxstrap status --host {box}",
+        )
     return Cleaned(sorted(trees, key=_order), copied, things)
 
 

@@ -44,6 +44,10 @@ class AskedBox(Protocol):
     """A box as a query needs it: where its folder is, and which secrets it redacts itself."""
 
     @property
+    def name(self) -> str:
+        """What it is called here."""
+
+    @property
     def wire(self) -> Wire:
         """The current login."""
 

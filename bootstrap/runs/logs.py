@@ -367,7 +367,8 @@ def _meant(box: BoxLogin, wish: LogOptions) -> list[Run]:
         return [box.runs(name, every=wish.every)[0] for name in names]
     living = [one for one in box.runs(None, every=wish.every) if one.state == "running"]
     if not living:
-        raise UsageError("no run is running.", where=box.label, hint="See: boxstrap status")
+        hint = f"See: boxstrap status --host {box.name}"
+        raise UsageError("no run is running.", where=box.label, hint=hint)
     return living[::-1]
 
 

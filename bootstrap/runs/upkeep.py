@@ -215,21 +215,21 @@ def wipe_secrets(options: BoxOptions, screen: Screen) -> WipedSecrets:
     """Remove all secrets from the box. Raises BusyError while a setup is running on it."""
     with BoxLogin.open(options, screen) as box:
         answer = box.ask_word("wipe", names=" ".join(box.known.secrets or ()))
-        wiped = what_was_wiped(answer, box.label)
+        wiped = what_was_wiped(answer, box)
         box.note_held(())
         living = tuple(run.name for run in box.state.runs if run.state == "running")
     shared.close(box.known)
     return WipedSecrets(box.name, wiped, living)
 
 
-def what_was_wiped(answer: bytes, label: str) -> tuple[str, ...]:
+def what_was_wiped(answer: bytes, box: BoxLogin) -> tuple[str, ...]:
     """Read the wiped names from the box's answer. Raises BusyError while a setup is running."""
     said = list(answer_rows(answer))
     if any(word == "busy" for word, _ in said):
         raise BusyError(
             "a setup is at work on this box; nothing was wiped.",
-            where=label,
-            hint="Wait for it to end, or cancel it: boxstrap stop --setup",
+            where=box.label,
+            hint=f"Wait for it to end, or cancel it: boxstrap stop --setup --host {box.name}",
         )
     return tuple(dict.fromkeys(name for word, name in said if word == "wiped"))
 

@@ -296,9 +296,9 @@ class _Beginning:
             remember_snapshot(payload.here, payload.snapshot)
 
 
-_SET_UP = "Set the box up again: boxstrap setup"
+_SET_UP = "Set the box up again: boxstrap setup --host {box}"
 _WHY = {
-    "alive": ("it runs, or waits for its turn", "Follow it: boxstrap logs -f"),
+    "alive": ("it runs, or waits for its turn", "Follow it: boxstrap logs -f --host {box}"),
     "over": ("it finished with exit code 0: there is nothing to resume", "A new run: boxstrap run"),
     "unknown": (
         "its profile had no command to resume it",
@@ -310,7 +310,7 @@ _WHY = {
         "COMMAND",
     ),
     "left": ("processes of it live on", "End them: boxstrap stop --run {run}"),
-    "held": ("another run has its tree", "Wait for that, or stop it: boxstrap status"),
+    "held": ("another run has its tree", "Wait for that, or stop it: boxstrap status --host {box}"),
     "changed": (
         "the files of its tree have changed",
         "Begin a run of those, with the command that goes on: boxstrap run -- COMMAND",
@@ -366,7 +366,7 @@ def _ask(box: BoxLogin, query: str) -> dict[str, str]:
         raise NoAnswer(
             "it did not report whether the run was started.",
             where=box.label,
-            hint="Look what it does: boxstrap status",
+            hint=f"Look what it does: boxstrap status --host {box.name}",
         )
     return said
 

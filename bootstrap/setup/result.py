@@ -225,7 +225,8 @@ def raise_for(done: Event, end: SetupEnd, reporter: Reporter) -> None:
             f"another setup held this box for longer than {end.wait_s} s"
             + (f": {held}." if held else "."),
             where=end.box.label,
-            hint="See what it does: boxstrap status. Wait longer with --wait SECONDS.",
+            hint=f"See what it does: boxstrap status --host {end.box.name}. "
+            "Wait longer with --wait SECONDS.",
         )
     if error is ReturnBoxError:
         raise _returned(end)

@@ -306,6 +306,11 @@ def test_sync_during_the_repositorys_first_setup_waits_for_it_wherever_that_is(
     slow = f"prepare=[\"until test -e '{user.home}/go'; do sleep 0.1; done\"]"
     setup = user.begin("setup", *TO_LOCAL, "--set", slow)
     setup.await_said(" prepare    start")
+    for words in ("clean --yes", "secrets --host local --wipe"):
+        refused = user.run(*words.split()).must(8).err
+        assert "cancel it: boxstrap stop --setup --host local" in refused
+    refused = user.run("setup", "--wait", "0").must(8).err
+    assert "See what it does: boxstrap status --host local. Wait longer" in refused
     repository.write({"new.txt": "1\n"})
     sync = user.begin("sync")
     sync.await_said("waiting for another setup of this box")

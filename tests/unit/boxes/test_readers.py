@@ -314,7 +314,7 @@ READERS: dict[str, Callable[[Any], object]] = {
     "boxes/login.py": lambda wire: login_on(wire).ask_word("end", run="r/train-1"),
     "runs/remote_command.py": lambda wire: SanitizeStream().feed(all_of(wire)),
     "runs/bring_home.py": lambda wire: answer_number(run_script(wire, "x")[:100].strip()),
-    "runs/upkeep.py, secrets": lambda wire: what_was_wiped(run_script(wire, "x"), "box"),
+    "runs/upkeep.py, secrets": lambda wire: what_was_wiped(run_script(wire, "x"), login_on(wire)),
     "runs/upkeep.py, lease": leased,
     "runs/log_reader.py": lambda wire: SanitizeStream().feed(all_of(wire)),
     "runs/log_reader.py, where it is kept": read_log,
