@@ -42,9 +42,11 @@ class LogFile:
         return self.lines_before(max(self.kept, at - PIECE), at, 1, is_whole=False)
 
     def written_until(self, second: int) -> int:
-        """Return where the line ends that was being written then."""
-        at = next((size for when, size in self.times[1:] if when >= second), self.size)
-        if at >= self.size or not at:
+        """Return where the line ends that was being written then. What grew the log was written at
+        most a second before it was noted; before that it may have been silent for hours."""
+        rows = zip([*self.times[:1], *self.times], self.times)  # noqa: B905 - Python 3.8
+        at = next((size for (_, size), (when, _) in rows if when > second + 1), self.size)
+        if at >= self.size or at <= self.kept:
             return min(at, self.size)
         self.file.seek(at - 1)  # a line that was whole by then has no rest
         return at - 1 + len(self.file.readline())

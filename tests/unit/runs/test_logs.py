@@ -253,11 +253,13 @@ TIMES = "100 0\n102 6\n105 19\n"
         (LogPart(pattern="^t|u"), "two three four"),
         (LogPart(pattern="o", lines=1), "four"),
         (LogPart(pattern="nothing"), ""),
-        (LogPart(until=100), "one two"),  # the second was half written
-        (LogPart(until=103), "one two three four"),
-        (LogPart(until=100, lines=1), "two"),
-        (LogPart(until=100, pattern="o", lines=1), "two"),
-        (LogPart(until=100, pattern="three"), ""),
+        (LogPart(until=99), ""),
+        (LogPart(until=101), "one two"),  # the second was half written
+        (LogPart(until=103), "one two"),
+        (LogPart(until=104), "one two three four"),
+        (LogPart(until=101, lines=1), "two"),
+        (LogPart(until=101, pattern="o", lines=1), "two"),
+        (LogPart(until=101, pattern="three"), ""),
         (LogPart(until=200), "one two three four"),
     ],
 )
