@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import hmac
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +32,12 @@ def receipt_file(box_folder: Path, repository: str, run: str) -> Path:
     return box_folder / "receipts" / repository / f"{run}.json"
 
 
-def write_receipt(file: Path, manifest: Manifest, place: Path) -> None:
-    """Write that these files of the manifest are in `place`, verified. Raises OSError. It says
-    nothing of what is missing, nor of what a run that is not over makes later."""
+def write_receipt(
+    file: Path, manifest: Manifest, place: Path, synced: Callable[[], None] = lambda: None
+) -> None:
+    """Write that these files of the manifest are in `place`, verified, once they are `synced`.
+    Raises OSError. It says nothing of what is missing, nor of what a run that is not over makes
+    later."""
     body = {
         "v": VERSION,
         **document(manifest.origin),
@@ -45,7 +48,7 @@ def write_receipt(file: Path, manifest: Manifest, place: Path) -> None:
             for path, one in sorted(manifest.proven().items())
         },
     }
-    _write(file, body)
+    _write(file, body, synced)
 
 
 def fuller_place(file: Path, manifest: Manifest, place: Path) -> Path | None:
@@ -134,9 +137,11 @@ def _read(file: Path) -> dict[str, Any] | None:
     return body if is_ours and body.get("v") == VERSION else None
 
 
-def _write(file: Path, body: Mapping[str, Any]) -> None:
+def _write(file: Path, body: Mapping[str, Any], synced: Callable[[], None] = lambda: None) -> None:
     text = _text_of(body)  # it is long: made once, for both
-    write_private(file, f'{text[:-1]},"mac":"{_mac(text)}"}}\n')
+    text = f'{text[:-1]},"mac":"{_mac(text)}"}}\n'
+    synced()
+    write_private(file, text)
 
 
 def _text_of(body: Mapping[str, Any]) -> str:

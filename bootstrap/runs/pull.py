@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from bootstrap.boxes.at_home import find_kept, repository_of, results_place
+from bootstrap.boxes.at_home import RunAtHome, find_kept, repository_of, results_place
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.boxes.receipt import fuller_place, receipt_file, write_receipt
 from bootstrap.boxes.run import Run, as_it_ended, called
@@ -170,15 +170,26 @@ def _bring(
     """Copy the results of one run, then its log and record. `beside`: see `pull_run`."""
     pulled: Pulled | None = None
     failed: BoxstrapError | None = None
-    kept, before = None, find_kept(box.known, run)
+    kept: RunAtHome | None = None
+    before = find_kept(box.known, run)
     more = run.log_bytes - (before.log_end if before else 0)
     box.ask(lambda asked: asked.expect(more))
     ahead = ask_ahead(box, run, wish.most)
-    with contextlib.suppress(NoResultsError):
-        pulled = pull_run(box, screen, wish, run, beside)
-    try:
+
+    def bring() -> None:
+        nonlocal kept
         now = as_it_is_now(box, run) if run.goes_on else run
         kept = bring_home(box, now, wish.most, wish.to, ahead)
+
+    def noted() -> None:
+        beside()
+        bring()
+
+    with contextlib.suppress(NoResultsError):
+        pulled = pull_run(box, screen, wish, run, noted)
+    try:
+        if kept is None:
+            bring()
     except (NotSafeError, BusyError) as error:
         failed = error
     return BroughtRun(run, pulled, kept, failed)
@@ -191,8 +202,8 @@ def pull_run(
     run: Run,
     beside: Callable[[], None] = lambda: None,
 ) -> Pulled:
-    """Copy the results of a run that was started. `beside` is called when all that comes is here,
-    and is yet to be noted.
+    """Copy the results of a run that was started. `beside` is called when all that comes is here
+    and noted, while it goes to the disk.
 
     Raises as `pull_results`; NoResultsError if it has none.
     """
@@ -204,10 +215,7 @@ def pull_run(
             PulledRecord(place.record(box.known.folder, run)) as record,
         ):
             pull = _Pull(box, run, landing, record, screen, wish, beside)
-            pulled = pull.pull()
-            if not pull.fuller_place:
-                note_results(box, run, pulled.manifest, place.path)
-            return pulled
+            return pull.pull()
     except OSError as error:
         named = str(error.filename or "")  # one that is not relative to a folder of the results
         raise write_error(named if named.startswith("/") else place.path, error) from error
@@ -277,8 +285,6 @@ class _Pull:
         """Brings what came to the disk, once all of it is here."""
         self._brought = float("-inf")
         """When a watched run's log was brought last."""
-        self.fuller_place: Path | None = None
-        """Where more of its results is than this pull can bring any more."""
 
     def _expect(self, size: int) -> None:
         if self._box.expect(size):
@@ -311,10 +317,7 @@ class _Pull:
         manifest: Manifest | None = None
         for done in self._rounds():
             watches = self._wish.watch and self._live and not self._puller.stopped
-            if is_over := not watches and self._is_over(done):
-                with contextlib.suppress(LinkLost, BoxstrapError):  # then at the end
-                    self._beside()
-            if is_over and self._landed:
+            if (is_over := not watches and self._is_over(done)) and self._landed:
                 self._syncing = threading.Thread(target=os.sync)
                 self._syncing.start()
             if done.landed or is_over or manifest is None:
@@ -406,7 +409,8 @@ class _Pull:
     def _manifest(self, done: PullRound) -> Manifest:
         run, source = self._run, self._source
         assert source is not None  # noqa: S101 - the round is from this source
-        files = {path: one for path, one in self._record.files.items() if self._is_here(one)}
+        record, here = self._record.files, done.here()
+        files = {path: one for path, one in record.items() if path in here or self._is_here(one)}
         files.pop(MANIFEST, None)
         without = done.look.without
         files = {p: one for p, one in files.items() if not any(is_meant(w, p) for w in without)}
@@ -469,20 +473,28 @@ class _Pull:
 
     def _receipt(self, manifest: Manifest) -> Path | None:
         """Write the receipt, and return it if it has all; synced first, to survive a crash."""
-        run, folder = self._run, self._box.known.folder
-        file = receipt_file(folder, run.repo_key, run.name)
+        run, box, place = self._run, self._box, self._landing.place
+        file, fuller = receipt_file(box.known.folder, run.repo_key, run.name), None
+        is_part = bool(manifest.missing) or manifest.live
+        if is_part and (fuller := fuller_place(file, manifest, place)):
+            self._screen.warn(f"{run.name}: more of its results is at home in {fuller}")
+        else:
+            note_results(box, run, manifest, place)
+        with contextlib.suppress(LinkLost, BoxstrapError):  # then at the end
+            self._beside()
+        if fuller:
+            return None
+        safe, home = manifest.safe_note(), manifest.home_note()
+        write_receipt(file, manifest, place, self._synced)
+        if is_part:
+            return None
+        report_safe_results(box, run, safe, home)
+        return file
+
+    def _synced(self) -> None:
+        """Wait until what came is on the disk."""
         if self._syncing:
             self._syncing.join()
-        if manifest.missing or manifest.live:
-            self.fuller_place = fuller_place(file, manifest, self._landing.place)
-        if self.fuller_place:
-            self._screen.warn(f"{run.name}: more of its results is at home in {self.fuller_place}")
-            return None
-        write_receipt(file, manifest, self._landing.place)
-        if manifest.missing or manifest.live:
-            return None
-        report_safe_results(self._box, run, manifest)
-        return file
 
 
 def goes_on(box: BoxLogin, run: Run) -> bool:

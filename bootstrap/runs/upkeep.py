@@ -25,7 +25,6 @@ from bootstrap.link.target import BoxOptions
 from bootstrap.link.wire import LinkLost, NoAnswer
 from bootstrap.repo.place import repository_root
 from bootstrap.sizes import duration, seconds_of, size
-from bootstrap.transfer.manifest import Manifest
 from bootstrap.ui.screen import Screen
 from bootstrap.value import Document, dataclass, replace
 
@@ -131,11 +130,11 @@ def ask_lease(box: BoxLogin, what: str, seconds: int, asked_as: str) -> tuple[st
     return word, parse_lease(found.get(word, ""))
 
 
-def report_safe_results(box: BoxLogin, run: Run, manifest: Manifest) -> None:
-    """Report a run's verified results to the box: its lease only destroys it if they are safe."""
-    name, note = run.path, manifest.safe_note()
+def report_safe_results(box: BoxLogin, run: Run, safe: str, home: str) -> None:
+    """Report a run's verified results to the box, by the notes of their manifest: its lease only
+    destroys it if they are safe."""
     with suppress(LinkLost, NoAnswer):  # without this note the box is not destroyed
-        box.ask_word("safe", run=name, note=note, made=manifest.home_note())
+        box.ask_word("safe", run=run.path, note=safe, made=home)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Protocol
 
 from bootstrap.errors import NO_ROOM, NotSafeError
@@ -170,6 +170,8 @@ _EVERY_S = 0.1
 """Seconds between two reports of progress."""
 _TICK_S = 0.05
 """Seconds: longer than the resolution of file times."""
+_NEW_S = 5.0
+"""Seconds for which what a round saw here counts as being here."""
 _LOOK_S = 0.25
 """Seconds between two looks at what was read ahead."""
 _YOUNG = "was written to a moment ago"
@@ -235,6 +237,12 @@ class PullRound:
     """What is not here, and why: in words, or a key of `REASONS`."""
     stuck: frozenset[str] = frozenset()
     """Those of them that no other pull brings either, unless something changes on the box."""
+    begun: float = field(default_factory=time.monotonic)
+
+    def here(self) -> Set[str]:
+        """Return what it found here, or brought, if that was just now: nobody looks again."""
+        is_new = time.monotonic() - self.begun < _NEW_S
+        return self.look.files.keys() - self.missing.keys() if is_new else frozenset()
 
     def may_come(self, path: str) -> bool:
         """Whether this file may still come."""

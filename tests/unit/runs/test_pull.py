@@ -90,7 +90,10 @@ def test_a_pulled_file_that_was_changed_at_home_is_reported_as_not_pulled(*, is_
         _source=SimpleNamespace(profile="", paths=["out"]),
         _box=SimpleNamespace(name="b", redactor=Redactor({})),
     )
-    manifest = one._manifest(PullRound(BoxLook({"out/a": FILE}), landed={"out/a"}))
+    round_ = PullRound(BoxLook({"out/a": FILE}), landed={"out/a"})
+    assert [*one._manifest(round_).files] == ["out/a"]  # it came just now: nobody looks again
+    round_.begun -= 10
+    manifest = one._manifest(round_)
     assert [*manifest.files] == (["out/a"] if is_here else [])
     assert [*manifest.missing] == ([] if is_here else ["out/a"])
     if not is_here:
