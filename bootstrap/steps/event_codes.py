@@ -31,13 +31,10 @@ interrupted | the setup was cut short | run the same command again to go on from
 check-failed | it was applied, but its check still says no | run again; the step's log shows what the check saw
 killed | its process was killed | check whether the box ran out of memory, then run again
 same | the same setup is at work already | it is followed
-run-alive | a run is alive, so its tree and environment stay as they are | wait for it, or start again: --restart
 results-unsafe | results of an earlier run are not home, and would be overwritten: too large to be copied first, or the disk has no room | pull them first: boxstrap pull --all; or --overwrite-results, and they are lost; or begin it in a tree of its own: boxstrap run --beside
 run-left | {count} processes of the stopped run are still alive, the first is process {pid} | look at it on the box (ps -fp {pid}): it is another user's, or stuck in a driver
 
 # preflight
-no-bash | the box has no bash | install bash on the box, or rent another image
-old-bash | the box's bash is too old | install a newer bash, or rent another image
 no-writable-dir | the working folder can't be written | set box.workdir to a folder that this user owns
 settings-of-another | settings in the working folder belong to another user of the box, who could choose which packages run | set box.workdir to a folder that only this user can write
 home-of-another | boxstrap's folder there belongs to another user of the box, who could read your secrets and change what runs | set box.workdir to a folder that only this user can write
@@ -56,7 +53,6 @@ secret-gone | a secret was removed from the box in the meantime | run the same c
 
 # tools
 dpkg-locked | another run of the package manager (process {pid}) holds dpkg's lock | wait for it to end (the step's log names it), then run again
-no-package-manager | the box has no package manager that boxstrap knows | install what is missing by hand
 missing-tools | packages that the profile asks for can't be installed by this user | the step's log names them
 no-git | the box has no git | install git on the box
 no-tmux | the box has no tmux: training runs detached, with the same log | install tmux to attach to it
