@@ -342,6 +342,8 @@ def describe(path: Path) -> str:
 
 OF_A_REPOSITORY = paths.PROFILE
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
+_OTHERS = frozenset({"config", "groups", "notify"})
+"""Files of the configuration folder that are no profiles."""
 
 
 def shipped_profile(name: str) -> Path | None:
@@ -400,12 +402,14 @@ def profile_label(path: Path) -> str:
 
 
 def _all_in(folder: Path) -> dict[str, Path]:
-    return {path.stem: path for path in sorted(folder.glob("*.yaml")) if _NAME.fullmatch(path.stem)}
+    files = sorted(folder.glob("*.yaml"))
+    return {path.stem: path for path in files if _in(folder, path.stem)}
 
 
 def _in(folder: Path, name: str) -> Path | None:
     path = folder / f"{name}.yaml"
-    return path if _NAME.fullmatch(name) and path.is_file() else None
+    is_name = _NAME.fullmatch(name) and name not in _OTHERS
+    return path if is_name and path.is_file() else None
 
 
 def read_commands(file: Path, example: str) -> dict[str, str]:

@@ -256,7 +256,10 @@ def test_json_output_for_a_wrong_profile_lists_file_line_key_and_message(write):
 
 
 def test_an_unknown_profile_name_exits_with_2_and_lists_the_profiles(write, config):
-    write("version: 1\n", "mine.yaml", config)
+    for name in ("mine", "config", "groups", "notify"):  # the others are no profiles
+        write("version: 1\n", f"{name}.yaml", config)
+    with pytest.raises(ProfileError, match="there is no profile 'groups'"):
+        read_profile("groups")
     with pytest.raises(ProfileError) as caught:
         read_profile("vats")
     assert caught.value.text() == (
