@@ -25,7 +25,7 @@ from .shared import SharedFolders
 
 _RAW = "* -text -ident -filter -working-tree-encoding\n"
 _NOT_WRITTEN = "error: unable to "
-_MOST_FILES = 2000
+_MOST_FILES, _MOST_COUNTED = 2000, 500_000
 _LEAST_FREE = 100 << 10
 
 
@@ -84,8 +84,9 @@ class Placing:
         tree.note_lines("repo.placed", [self._new, self._snapshot])
 
     def rows(self) -> Iterator[str]:
-        """Yield what changed, and which files are other ones than were placed."""
+        """Yield what changed, most names of it, and which files are other ones than were placed."""
         yield from (f"{how}\t{_quoted(path)}" for how, path in self.changes[:_MOST_FILES])
+        yield from (f"{how}\t…" for how, _ in self.changes[_MOST_FILES:_MOST_COUNTED])
         yield from (f"edited\t{name}" for name in lines_of(f"{self._tree.notes}/repo.edited"))
 
     def _store_raw_files(self) -> None:

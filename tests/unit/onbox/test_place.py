@@ -257,6 +257,17 @@ def test_the_next_update_of_a_tree_finishes_one_cut_short_and_overwrites_no_late
     assert git("-C", str(tree), "status", "--porcelain").split() == ["M", "train"]
 
 
+def test_an_update_of_a_tree_counts_files_also_beyond_those_that_it_names(
+    placed: Placed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bootstrap.onbox.work.place._MOST_FILES", 2)
+    first, second = placed.state(a="1\n"), placed.state(a="2\n", b="1\n", c="1\n")
+    assert placed.place(first) == (0, ""), placed.said
+    placing = Placing(placed.wanted(second))
+    placing.place()
+    assert [*placing.rows()] == ["M\ta", "A\tb", "A\t…"]
+
+
 def test_an_update_of_a_tree_fails_with_box_edits_if_a_file_was_edited_since_one_cut_short(
     placed: Placed,
 ) -> None:
