@@ -18,7 +18,7 @@ from bootstrap.errors import HostKeyError, UnreachableError, UsageError, WhichBo
 from bootstrap.link import record
 from bootstrap.link.endpoint import Endpoint, has_alias, has_keys, resolve, resolved
 from bootstrap.link.target import PLAIN_HOST, BoxOptions, Target, parse_host
-from bootstrap.paths import shipped
+from bootstrap.paths import expanded, shipped
 from bootstrap.providers import FIXED_END, is_shared, place_of
 from bootstrap.value import replace
 
@@ -152,7 +152,10 @@ def lookup(text: str) -> tuple[Target, record.KnownBox | None]:
     """Return what `text` means, and the box if it is one's name. Raises as `parse_host`."""
     target = parse_host(text)
     box = _named(target.text)
-    return (box.target, box) if box else (target, None)
+    target = box.target if box else target
+    if box and not expanded(target.identity or "").is_file():  # others may open it
+        target = replace(target, identity=None)
+    return target, box
 
 
 def get_or_create(

@@ -169,6 +169,12 @@ def test_a_login_by_address_to_a_known_box_uses_the_key_file_saved_for_that_box(
     assert keys("root@10.1.2.3:22", identity=str(other)) == (other,)
     assert key not in keys("root@10.1.2.3:23")
     assert key not in keys("root@10.1.2.3:22", new_box=True)
+    record.save_box(get_or_create(f"ssh -i {other} root@10.1.2.4", name="pasted"))
+    assert keys("pasted") == (other,)
+    other.unlink()
+    assert other not in keys("pasted")
+    with pytest.raises(UsageError, match="there is no key file"):
+        keys(f"ssh -i {other} root@10.1.2.3")
 
 
 def test_a_box_can_not_be_given_the_name_of_another_host(monkeypatch: pytest.MonkeyPatch) -> None:
