@@ -40,7 +40,7 @@ def show_result(result: SetupResult, screen: Screen) -> None:
 def plan_lines(rows: Sequence[PlanRow]) -> list[str]:
     width = max(30, *(len(WHY.get(row.why, row.why)) for row in rows))
     return [
-        f"{'runs' if row.runs else '-':<5} {row.step.name:<10} "
+        f"{'maybe' if row.why == 'after' else 'runs' if row.runs else '-':<5} {row.step.name:<10} "
         f"{WHY.get(row.why, row.why):<{width}} {row.step.does}"
         for row in rows
     ]

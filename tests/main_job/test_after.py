@@ -47,7 +47,7 @@ def test_plan_of_a_new_box_lists_the_steps_of_setup_and_writes_nothing(rented: R
     assert planned["box"] == f"{rented.box.address}-22"
     steps = {step["step"]: step["why"] for step in planned["steps"]}
     assert steps["preflight"] == "new"
-    assert steps["train"] == "after"
+    assert steps["train"] == "new"
     # This user's profile asks for no GPU.
     assert {step["step"] for step in planned["steps"] if not step["runs"]} == {"smoke"}
     assert steps["smoke"] == "not-asked"

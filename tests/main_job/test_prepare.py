@@ -49,6 +49,7 @@ def test_prepare_commands_run_once_for_the_same_commands_and_files(rent: Rent) -
     rented.box.run("rm -r /workspace/.boxstrap/box")  # then the program that is sent answers
     assert rented.run(*packages).must(0).json()["steps"] == planned
     repository.commit({"other.txt": "x"})
+    assert "maybe prepare    an earlier step decides it" in rented.run("plan").must(0).out
     other = rented.run("setup").must(0)
     assert "prepare    skip   already right" in other.err
     assert "train      start  new commit" in other.err

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 
 from ..git import BoxTree
-from ..run_folder import RunFolder
+from ..run_folder import RunFolder, lines_of
 from ..steps.step import SKIPPED, step_named
 from .wanted import WantedSetup
 
@@ -19,7 +19,8 @@ _DECIDED_BY = {
     **dict.fromkeys(("prepare", "train"), ("repo", "data")),
 }
 """By step, the ones that make what it depends on: until these are right, nobody knows whether it
-would run. Of the others that it needs only success counts."""
+would run, but where it was never done, or is asked for. Of the others that it needs only success
+counts."""
 
 
 def main() -> None:
@@ -32,7 +33,8 @@ def main() -> None:
     for name in wanted.steps:
         step = step_named(name, setup)
         decides = later.intersection(_DECIDED_BY.get(name, ()))
-        why = step.why() if not decides else "alive" if step.is_left_alone() else "after"
+        is_open = decides and lines_of(step.stamp) and not step.is_asked()
+        why = step.why() if not is_open else "alive" if step.is_left_alone() else "after"
         if why not in SKIPPED:
             later.add(name)
         rows.append(f"plan\t{name}\t{why}\n")

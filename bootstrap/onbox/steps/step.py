@@ -113,10 +113,10 @@ class BoxStep:
         """Say why it would run; "" if it is right."""
         if self.is_asked():
             return "asked"
-        noted, wanted = lines_of(self.stamp), self.inputs()
+        noted = lines_of(self.stamp)
         if not noted:
             return "new"
-        if noted[0] != wanted:
+        if noted[0] != self.inputs():
             return self.what_changed(noted[0])
         try:
             return "" if len(noted) == 1 and self.check() else "broken"

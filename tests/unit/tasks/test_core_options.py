@@ -145,7 +145,7 @@ def test_a_dry_setup_shows_the_plan_and_changes_nothing(program: str, dry: str, 
     assert ["runs", "train"] in planned
     assert ["runs", "repo"] in planned
     found = at.run(dry, *local_setup(at), "--json", program=program).must(0).json()
-    assert {"step": "train", "runs": True, "why": "after"} in found["steps"]
+    assert {"step": "train", "runs": True, "why": "new"} in found["steps"]
     assert on_box(at) == []
     assert not (at.home / ".boxstrap").exists()
 
