@@ -54,7 +54,7 @@ class SetupContext:
         """Save the repository and its folder: other commands find the box by it while this setup is
         at work, and if it fails. Where none begins, the box isn't the repository's own."""
         box, source = self.box, self.payload.source
-        if not box.known.of(source.key):
+        if not (self.request.only or box.known.of(source.key)):
             known = replace(box.known, workdir=box.workdir)
             own = {"stood_in": stood_in(self.request, self.payload), "root": source.root}
             box.save(known.using(source.key, workdir=box.workdir, **own))

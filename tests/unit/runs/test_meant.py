@@ -203,10 +203,13 @@ def test_without_host_no_box_is_chosen_that_merely_claims_to_have_runs_of_the_re
     assert world.typed("exec", "one")[1] == set()
 
 
-def test_a_box_belongs_to_the_repository_after_setup_but_not_after_plan_alone(user: User) -> None:
+def test_a_box_belongs_to_a_repository_after_setup_but_not_after_plan_or_verify_alone(
+    user: User,
+) -> None:
     seem_set_up(user, "box").repository()
     options = ("--host", "local", "--set", f"box.workdir={user.home}/box")
     user.run("plan", *options).must(0)
+    user.run("verify", *options).must(0)
     told = user.run("logs").must(2).err
     assert "which box? homework has none; known here:\n  local  local, of no repository" in told
     # A setup that fails, here for want of a GPU, does: so `status` finds the box.
