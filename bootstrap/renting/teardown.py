@@ -502,6 +502,8 @@ def _hint(loss: Loss, runs: int) -> str:
     if loss.let_go:
         return f"Nothing more can be pulled of {loss.where}. {LET_GO}: {loss.let_go}"
     hint = _HINTS.get(loss.kind, "")
+    if "@" in loss.where and hint in (_BACK, _BRANCH):
+        return _BESIDE + loss.where
     if runs > 1:
         return hint.replace(_PULL, "In their repository: boxstrap pull --host NAME --all")
     return hint.replace("RUN", loss.where.rpartition("/")[2])
@@ -509,6 +511,8 @@ def _hint(loss: Loss, runs: int) -> str:
 
 _STOP = "To end what runs there: boxstrap down --host NAME --stop-runs"
 _BACK = "In its repository: boxstrap sync --back --host NAME. Or take it by scp or rsync."
+_BESIDE = "Take what you need by scp or rsync, then: boxstrap clean --host NAME --discard "
+"""For a tree beside the main one: neither `sync --back` nor `exec` reaches it."""
 _BRANCH = (
     "Make a branch of it there: boxstrap exec --host NAME -- git branch kept REF; then "
     "boxstrap down --host NAME"

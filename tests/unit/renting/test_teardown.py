@@ -392,6 +392,9 @@ def test_down_dry_for_unpulled_results_of_several_runs_names_one_command_to_pull
         "To let go of a result: boxstrap pull --host gpu --run RUN --without PATH",
         "To let all of that go: boxstrap down --host gpu --discard",
     ]
+    beside = teardown._refusal("gpu", [Loss("files", "mine@2", "one")], is_dry=False).text()
+    assert "boxstrap clean --host gpu --discard mine@2" in beside
+    assert "sync --back" not in beside
     refused = teardown._refusal("gpu", lost[:1], is_dry=False)
     assert "this would be lost with it" in refused.what
     assert "In its repository: boxstrap pull --host gpu --run train-1" in refused.hint
