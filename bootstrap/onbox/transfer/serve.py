@@ -78,8 +78,6 @@ class BoxSender:
         except OSError:
             return "absent", "", b""
         try:
-            if not stat.S_ISREG(os.fstat(file).st_mode):
-                return "absent", "", b""
             return self.read(file, at, state)
         except OSError:
             return "unread", "", b""
@@ -111,6 +109,8 @@ class BoxSender:
             self.between()
         # No inode: on some file systems an open file has another number.
         now = os.fstat(file)
+        if not stat.S_ISREG(now.st_mode):
+            return "absent", "", b""
         is_same = [now.st_size, now.st_mtime_ns, state[2] and now.st_ctime_ns] == state
         return "" if is_same and done == size else "changed", digest.hexdigest(), piece
 
@@ -146,7 +146,14 @@ class ResultReporter:
         self.noted = time.monotonic()
         now = {one.file.path: one for one in look.files}
         rows = [
-            [file.path, file.why, file.checkpoint, kind, *file.state, *filter(None, [file.to])]
+            [
+                file.path,
+                file.why,
+                file.checkpoint,
+                kind,
+                *file.state,
+                *([file.to] if file.to else []),
+            ]
             for file, kind in look.files
             if self.told.get(file.path) != (file, kind)
         ]
