@@ -455,7 +455,7 @@ def _told(box: BoxLogin, width: int | None) -> BoxStatus:
     setup = _setup(box_state)
     why = _why(box, setup)
     setup.switch = box_state.unfinished_switch or None
-    setup.why = SetupFailure(why.step, why.word("code")) if why else None
+    setup.why = SetupFailure(why.step, why.word("code")) if why and setup.exit else None
     at_risk = [risk_in_words(box.name, each) for each in details.at_risk]
     return BoxStatus(
         known.name,
@@ -512,7 +512,7 @@ def status_lines(  # noqa: PLR0913, PLR0917 - each from another place
     width: int | None = None,
     own: str = "",
 ) -> list[str]:
-    """Return the status as text; `why` is the event with which the box's last setup failed."""
+    """Return the status as text; `why` is what `_why` returned."""
     if why and any(row.run.begun > why.t for row in rows):
         told = "is set up"  # that setup's failure is past
     else:
@@ -562,7 +562,9 @@ def _tree_lines(trees: Sequence[TreeUse]) -> list[str]:
 def _setup(box_state: BoxState) -> LastSetup:
     last = box_state.last_setup
     if box_state.working:
-        return LastSetup(box_state.working[0], "at work", "a setup is at work")
+        return LastSetup(
+            box_state.working[0], "at work", f"a {box_state.holder or 'setup is at work'}"
+        )
     if not last:
         return LastSetup(None, "none", "no setup was made here")
     id_, code = str(last.get("setup")), last.get("exit")
@@ -575,17 +577,24 @@ def _setup(box_state: BoxState) -> LastSetup:
 
 
 def _why(box: BoxLogin, setup: LastSetup) -> Event | None:
-    if setup.exit not in _ENDS:
+    """Return the event with which it failed, or with which the step began that is at work."""
+    is_at_work = setup.state == "at work"
+    if not is_at_work and setup.exit not in _ENDS:
         return None
     tail = box.tail(f"setups/{setup.id}/events.jsonl", _EVENTS_BYTES)
-    events = [
-        event for event in map(parse_event, tail.split(b"\n")) if event and event.word("code")
-    ]
-    return next((event for event in events if event.event in ("fail", "done")), None)
+    events = [*filter(None, map(parse_event, tail.split(b"\n")))]
+    if is_at_work:
+        over = {event.step for event in events if event.event in ("ok", "fail", "skip")}
+        begun = (one for one in events[::-1] if one.event == "start" and one.step not in over)
+        return next(begun, None)
+    ends = (event for event in events if event.event in ("fail", "done") and event.word("code"))
+    return next(ends, None)
 
 
 def _reason(why: Event) -> str:
     """Return the reason in words, with the step unless it is obvious: `no GPU`."""
+    if why.event == "start":
+        return why.step
     what = explain(why.word("code"), why.fields).what.removeprefix("the box shows ")
     return what if why.step in ("setup", "gpu", "preflight") else f"{what} (step {why.step})"
 

@@ -225,6 +225,9 @@ def plan_setup(request: SetupRequest, reporter: Reporter) -> SetupPlan:
         box_state = _planned(context)
         if box_state.edited:
             reporter.warn(edited_there(box_state.edited, context.box.name))
+        if context.box.state.working:
+            does = "this plan has what that is still doing"
+            reporter.warn(f"{context.box.name}: {context.box.state.holder}: {does}")
     finally:
         context.box.close()
     payload, source = context.payload, context.payload.source

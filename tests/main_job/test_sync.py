@@ -9,6 +9,7 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -311,6 +312,9 @@ def test_sync_during_the_repositorys_first_setup_waits_for_it_wherever_that_is(
         assert "cancel it: boxstrap stop --setup --host local" in refused
     refused = user.run("setup", "--wait", "0").must(8).err
     assert "See what it does: boxstrap status --host local. Wait longer" in refused
+    shown = user.run("status").must(0).out
+    assert re.match(r"local: a setup \S+ of homework \w+, at work for \d+ s: prepare\n", shown)
+    assert ", at work for " in user.run("plan").must(0).err
     repository.write({"new.txt": "1\n"})
     sync = user.begin("sync")
     sync.await_said("waiting for another setup of this box")
