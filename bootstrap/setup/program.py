@@ -44,7 +44,7 @@ _OF_FEW = {
 
 _IN_BOTH = (
     *("defaults.sh", "doors/access.sh", "lib/errors.sh", "lib/git.sh", "lib/process.sh"),
-    *("lib/python.sh", "lib/stage0.sh", "lib/steps.sh", "onbox/retries.py"),
+    *("lib/python.sh", "lib/stage0.sh", "onbox/retries.py"),
     *("onbox/packages.py", "onbox/processes.py", "onbox/work/fetch.py"),
     *("onbox/python/uv_release.py", "onbox/python/fetch_uv.py", "onbox/python/bring_uv.py"),
 )

@@ -206,7 +206,6 @@ def constants() -> dict[str, Value]:
         "UV_VERSION": uv_release.VERSION,
         "UV_WHEELS": uv_release.release_rows(),
         "NEEDS": {step.name: " ".join(step.needs) for step in STEPS},
-        "REPO_STEPS": " ".join(step.name for step in STEPS if step.per_repo),
     }
 
 

@@ -55,21 +55,6 @@ def test_an_ssh_config_entry_holds_host_port_user_key_and_host_key_of_its_box(
     assert "proxycommand" not in mine
 
 
-def test_a_control_path_of_an_earlier_version_is_removed_from_ssh_config_entries(
-    place: ConfigPlace, make_box: MakeBox
-) -> None:
-    """`ssh NAME` logs in as ssh does, whatever of boxstrap's is open to the box."""
-    make_box("my-box")
-    update(place)
-    text = place.entries.read_text()
-    earlier = text.replace("    Port", '    ControlPath "/tmp/boxstrap-1000/x%C"\n    Port')
-    assert earlier != text
-    place.entries.write_text(earlier)
-    assert update(place).changed
-    assert place.entries.read_text() == text
-    assert "Control" not in text
-
-
 @pytest.mark.parametrize(
     ("fields", "option", "value"),
     [
