@@ -1,8 +1,8 @@
 """Send a script to the box and read its answer, whole or streamed: one exec, under any shell.
 
 The script travels in one single-quoted word that bash, dash, zsh, fish, tcsh and busybox ash pass
-on unchanged: each character that one of them would interpret is replaced by an unused one, or all
-of it is sent as base64. `/bin/sh` decodes and runs it, without what the box's environment would
+on unchanged: each character that one of them would interpret is replaced by an unused one; what is
+not ASCII is sent as base64. `/bin/sh` decodes and runs it, without what the box's environment would
 change about shells. A random sentinel frames the answer, which is read with limits, so that what rc
 files print around it doesn't matter (docs/adr/0028). No other module converts a box's text to
 numbers: `int` takes digits of other scripts, and thousands of them; `str.isdigit` is true for
@@ -27,7 +27,7 @@ from bootstrap.steps.shell import SHELL_SETTINGS
 from bootstrap.value import dataclass
 
 _TAKEN = "'!\\\n"  # characters that some login shell interprets even between single quotes
-_STAND_INS = "QXJZKVWYUGjzq" + "^@,%+78460" + "BCDFLNPRST"
+_STAND_INS = "QXJZKVWYUGjzq" + "^@,%+78460" + "BCDFLNPRST" + "\2\3\4\5"
 _EXEC = f"exec env {' '.join(f'-u {name}' for name in SHELL_SETTINGS)}"
 _PLAIN = re.compile("[ -~\t\n]*")
 _DECODE = (
@@ -44,7 +44,7 @@ def shell_command(script: str, shell: str = "/bin/sh") -> str:
     script's standard input is the command's. `shell` is a plain path or name."""
     text = script.rstrip("\n") + "\n"
     spare = [character for character in _STAND_INS if character not in text]
-    if len(spare) < len(_TAKEN) or not _PLAIN.fullmatch(text):
+    if not _PLAIN.fullmatch(text):
         encoded = base64.b64encode(script.encode(errors="surrogateescape")).decode()
         return f"{_EXEC} {shell} -c 'eval \"$(echo {encoded} | base64 -d)\"'"
     for character, stand_in in zip(_TAKEN, spare, strict=False):

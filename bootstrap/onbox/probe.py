@@ -2,23 +2,27 @@
 word, a tab and a value, and the documents of `runs/status.py`. Looks only.
 
 Comes with a query, with BOX_HOME KEY ROOT SCRIPT DETAILS. A caller that names a SCRIPT, by its
-SHA-256, will send its commit: it is told which ones are here, and the plan, if this script was the
-last.
+SHA-256, will send its commit: it is told the plan, if this script was the last, and which commits
+are here.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from hashlib import sha256
-from subprocess import call
 
+from . import SHELL_PROGRAMS
 from .git import BoxGit, BoxTree
 from .processes import forget_locale, is_alive
 from .run_folder import RunFolder
 from .runs import status
+from .setup import plan
+from .setup.wanted import WantedSetup
+from .short_program import run
 from .step_report import answer
 from .work.repair import wrong_packs
 from .work.repository import find_repository
@@ -34,32 +38,48 @@ def _of_repository(tree: BoxTree) -> Iterator[tuple[str, str]]:
     yield "work", tree.note("train.ok")
 
 
-def _commits(tree: BoxTree) -> Iterator[str]:
+def _commits(tree: BoxTree, *, is_placed: bool) -> Iterator[str]:
     """Yield what was placed last first: the next snapshot resembles it most, and a snapshot's date
-    does not show its age."""
+    does not show its age. `is_placed`: nothing is to be sent."""
     store = tree.store.folder
     if not os.path.isdir(store) or wrong_packs(f"{store}/packs", f"{store}/objects/pack"):
         return
     placed = RunFolder(tree.placed.folder).first("HEAD")
     if placed and os.path.isfile(f"{store}/refs/boxstrap/{placed}"):
         yield placed
+        if is_placed:
+            return
     look = ("--count=20", "--sort=-creatordate", "--format=%(objectname)", "refs/boxstrap")
     with suppress(OSError):
         yield from BoxGit(store).lines("for-each-ref", *look)
 
 
-def _plan(tree: BoxTree, script: str) -> None:
+def _plan(tree: BoxTree, script: str) -> dict[str, str]:
     own = f"{tree.steps}/setup.sh"
     with suppress(OSError), open(own, "rb") as file:
         known = sha256(file.read()).hexdigest()
         answer("script", known)
         if known == script:
             forget_locale()
-            call(["bash", own, "plan"])
+            return _planned(own)
+    return {}
+
+
+def _planned(script: str) -> dict[str, str]:
+    """Print the plan; a script of another version asks its own program."""
+    with suppress(Exception):  # whatever it is, its shell still tells that all is new
+        wanted = WantedSetup(script, [])
+        if wanted.recipe.one("PROGRAM").startswith(os.path.basename(SHELL_PROGRAMS)):
+            return plan.tell(wanted)
+    os.write(1, run(["bash", script, "plan"], os.environ).output)
+    return {}
 
 
 def main() -> None:
     home, key, root, script, details = sys.argv[1:]
+    kernel = os.uname()
+    answer("system", f"{kernel.sysname} {kernel.machine}")
+    answer("time", str(int(time.time())))
     folder, files = "", RunFolder(home)
     if key:
         key, folder = find_repository(home, key, root, "")
@@ -75,6 +95,6 @@ def main() -> None:
         answer("unread", "yes")
     if script:
         tree = BoxTree(home, key, folder)
-        for commit in _commits(tree):
+        is_placed = _plan(tree, script).get("repo") == "done"
+        for commit in _commits(tree, is_placed=is_placed):
             answer("have", commit)
-        _plan(tree, script)

@@ -13,11 +13,11 @@ from __future__ import annotations
 import os
 import pwd
 import signal
+import stat
 import sys
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from pathlib import Path
 
 from .processes import boot_id, file_at, is_alive, stat_of
 from .run_folder import DIED, RunFolder, lines_of, note_end, write_whole
@@ -184,9 +184,9 @@ def _name_of(one: str) -> str:
 def _reads_from(one: str, live: Iterable[str]) -> bool:
     """Whether its input is written by another of these: it ends by itself after that one."""
     outputs = {file_at(f"/proc/{each}/fd/{nr}") for each in live if each != one for nr in (1, 2)}
-    source = Path(f"/proc/{one}/fd/0")
+    source = f"/proc/{one}/fd/0"
     with suppress(OSError):  # another user's
-        return file_at(str(source)) in outputs and source.is_fifo()
+        return file_at(source) in outputs and stat.S_ISFIFO(os.stat(source).st_mode)
     return False
 
 

@@ -24,7 +24,11 @@ by_step() {
   finish "$RC"
 }
 
-tell_lack() { RC=5 && failed "${LACKS%%$'\t'*}" "${LACKS#*$'\t'}"; }
+# The first of them.
+tell_lack() {
+  LACKS=${LACKS%%$'\n'*} LACKS=${LACKS#*$'\t'} RC=5
+  failed "${LACKS%%$'\t'*}" "${LACKS#*$'\t'}"
+}
 
 failed() {
   CODE=$1

@@ -77,23 +77,18 @@ find_python() {
   python3 -I -S -c 'import sys, json, fcntl, hashlib, subprocess; sys.exit(sys.version_info < (3, 8))' 2>/dev/null
 }
 
-# Sets LACKS to the code and the sentence of what `lacks` says first.
-find_lack() { IFS=$'\t' read -r _ LACKS < <(lacks) || :; }
-
 # plan SCRIPT [WORD...]: which steps of it would run, and why. Where no program answers, nothing was done.
 plan() {
   local step why=new
-  find_lack
   # A plan from memory asks the one that set this box up.
   [ -f "$ONBOX" ] || ONBOX=$BOX_HOME/box/current/onbox/__main__.py
-  ! onbox setup.plan "$1" "${@:2}" "lacks=$LACKS" 2>/dev/null || return 0
+  ! onbox setup.plan "$1" "${@:2}" 2>/dev/null || return 0
   for step in "${STEPS[@]}"; do printf 'plan\t%s\t%s\n' "$step" "$why" && why=after; done
 }
 
 # run ID SECONDS [WORD...]: the setup itself; waits that long for another one to end. Standard input has the token that
 # opens a private repository, if any: no process but git has it in its environment.
 run() {
-  find_lack
-  find_python || { load_program && bring_python "$@"; } || return
-  exec "$PYTHON" -I -S -B -X utf8 "$ONBOX" setup.main "$0" "$@" "lacks=$LACKS"
+  find_python || { LACKS=$(lacks) && load_program && bring_python "$@"; } || return
+  exec "$PYTHON" -I -S -B -X utf8 "$ONBOX" setup.main "$0" "$@"
 }

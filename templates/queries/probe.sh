@@ -1,33 +1,22 @@
-# shellcheck shell=sh disable=SC2154,SC3013 # the variables stand in front when it is sent; every sh there is knows -nt
+# shellcheck shell=sh disable=SC2154 # the variables stand in front when it is sent
 # probe: who is this box, and what does it have already? Looks only; changes nothing.
 # library: process queries/program
 
 fact() { printf '%s\t%s\n' "$1" "$2"; }
 
-# What bash can tell, in one process that then becomes `uname`; an old bash stops at what it does not understand. Of
-# the provider's variables it prints the names, never the values.
+# What bash says, in one process that then becomes `uname`; an old one stops at what it does not understand.
 describe() {
-  # shellcheck disable=SC2016,SC2086 # bash reads it; names are words
-  bash --norc -c '
-    printf "bash\t%s\n" "$BASH_VERSION"
-    all=()
-    if [ "$#" -gt 0 ]; then
-      mapfile -t all </etc/environment
-      mapfile -t -O "${#all[@]}" all </etc/rp_environment
-      mapfile -t -O "${#all[@]}" -d "" all </proc/1/environ
-    fi
-    printf -v line "\n"
-    printf -v said "\n%s" "${all[@]#export }"
-    for name; do
-      if [[ -v $name || $said == *"$line$name="* ]]; then printf "env\t%s\n" "$name"; fi
-    done
-    printf -v now "%(%s)T" -1 && printf "time\t%s\nsystem\t" "$now" && exec uname -sm
-  ' probe $hint_names 2>/dev/null || { echo && fact system "$(uname -sm)"; }
-  fact home "$HOME"
-  fact boxhome "$box_home"
-  ! command -v tmux >/dev/null 2>&1 || fact tmux yes
-  set -- "$box_home"/box/*/
-  fact programs "$*"
+  bash --norc -c 'printf "bash\t%s\n" "$BASH_VERSION" && printf "time\t%(%s)T\nsystem\t" -1 && exec uname -sm' 2>/dev/null ||
+    { echo && fact system "$(uname -sm)"; }
+}
+
+# Signs of a provider: of its variables, wherever they are set, the names, never the values.
+show_signs() {
+  said=
+  for file in /proc/self/environ /proc/1/environ /etc/environment /etc/rp_environment; do
+    while IFS= read -r line || [ -n "$line" ]; do said="$said $line"; done <"$file"
+  done 2>/dev/null
+  for name in $hint_names; do case $said in *"$name="*) fact env "$name" ;; esac; done
   for name in $hint_files; do [ ! -e "$name" ] || fact file "$name"; done
 }
 
@@ -46,9 +35,12 @@ show_setups() {
 # What onbox/probe.py tells, whose text comes along. Where it can't, as at a first contact, there may be nothing to tell.
 show_more() {
   if find_program probe; then
+    # A setup and `status` need not know the bash of a box that was set up.
+    if [ "$python" = python3 ] || [ -z "$hint_names$details" ]; then describe; fi
     [ "$python" = python3 ] || fact redacts yes
-    ! "$python" -I -B -X utf8 -c "$text" "${program%/onbox/*}" "$box_home" "$repo_key" "$repo_root" "$script_id" "$details" </dev/null 2>/dev/null || return 0
+    ! "$python" -I -S -B -X utf8 -c "$text" "${program%/onbox/*}" "$box_home" "$repo_key" "$repo_root" "$script_id" "$details" </dev/null 2>/dev/null || return 0
   fi
+  describe
   for made in "$box_home"/secrets "$box_home"/runs/*/*/command; do [ ! -f "$made" ] || fact unread yes; done
   [ -n "$repo_key" ] || return 0
   repo_dir=${box_home%/*}/${repo_key%-*}
@@ -58,6 +50,11 @@ show_more() {
 }
 
 find_home
-describe
+fact home "$HOME"
+fact boxhome "$box_home"
+! command -v tmux >/dev/null 2>&1 || fact tmux yes
+set -- "$box_home"/box/*/
+fact programs "$*"
+[ -z "$hint_names" ] || show_signs
 show_setups
 show_more

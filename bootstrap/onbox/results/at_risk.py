@@ -9,13 +9,15 @@ import os
 import re
 import shlex
 import stat
-from collections.abc import Collection
 from pathlib import Path
-from typing import Any
 
-from ..data.records import pushed_files
 from ..git import BoxTree
 from .run_results import RunResults, is_meant, runs_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # slow to import
+    from collections.abc import Collection, Iterator
+    from typing import Any
 
 MOST = 20
 FEW = 5
@@ -38,6 +40,14 @@ class MadeHere:
         self._since = min((run.begun for run in runs), default=0)
         if not runs and not os.path.exists(f"{notes}/repo.adopted"):
             self._since = max(map(_modified, (f"{notes}/repo.root", f"{notes}/prepare.ok")))
+
+    def files(self) -> Iterator[str]:
+        """Yield the paths in the tree, but for those in these folders and in git's."""
+        for place, folders, names in os.walk(self._tree):
+            below = f"{place}/"[len(self._tree) + 1 :]
+            own = (name for name in folders if name != ".git")
+            folders[:] = [n for n in own if not f"{below}{n}/".startswith(self._others)]
+            yield from (f"{below}{name}" for name in names)
 
     def size(self, path: str) -> int:
         """Return the bytes of a file that was made here and is no result; -1 for another one."""
@@ -98,6 +108,8 @@ def not_pushed(tree: BoxTree, paths: Collection[str]) -> list[str]:
     if tree.number != "1":
         real, (here, first) = os.path.realpath, (tree.path, tree.path.rpartition("@")[0])
         return [path for path in paths if real(f"{here}/{path}") != real(f"{first}/{path}")]
+    from ..data.records import pushed_files  # late: few boxes have any
+
     records, main = Path(tree.home, "data"), Path(tree.path)
     came = {str(path) for path in pushed_files(records, main, unchanged=True)} if paths else ()
     return [path for path in paths if path not in came]
@@ -115,11 +127,12 @@ class Tree:
     def made(self) -> dict[str, int]:
         """Return bytes by path of what was made. Raises OSError if git fails."""
         tree, look = self._tree, ("ls-files", "--others", "--ignored", "-z")
-        names = tree.placed.paths(*look, "--exclude-per-directory=.gitignore")
-        if not names:
-            return {}
         made = MadeHere(tree.steps, tree.path, tree.note("python.venv") or ".venv", self.runs)
-        found = {path: size for path in names if (size := made.size(path)) >= 0}
+        found = {path: size for path in made.files() if (size := made.size(path)) >= 0}
+        if not found:
+            return {}
+        names = tree.placed.paths(*look, "--exclude-per-directory=.gitignore")
+        found = {path: found[path] for path in names if path in found}
         data = f"{tree.path}/.git/info/exclude"  # the profile's, by name
         if found and os.path.exists(data) and not os.path.exists(f"{tree.steps}/repo.adopted"):
             for path in tree.placed.paths(*look, f"--exclude-from={data}"):

@@ -10,14 +10,9 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
-from typing import Any
 
 from ..git import trees_of
-from ..metrics import newest, read_patterns
-from ..redact import redactor_of_box
 from ..run_folder import (
     DIED,
     END_BYTES,
@@ -33,6 +28,12 @@ from ..run_folder import (
     secrets_of,
 )
 from ..run_processes import is_since_restart, left_of
+from ..short_program import run as run_program
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # slow to import
+    from collections.abc import Collection, Iterable, Iterator
+    from typing import Any
 
 METRIC_BYTES = 16384
 RESULTS_S, GPUS_S, TREES_S = 3, 5, 0.3
@@ -132,7 +133,11 @@ def box_document(runs: BoxRuns, key: str, folder: str) -> dict[str, Any]:
 
 def details(runs: BoxRuns, key: str, redact: Collection[str]) -> Iterator[dict[str, Any]]:
     """Yield what `status` asks beside."""
-    redactor = redactor_of_box(redact, runs.home)
+    if runs.runs:
+        from ..metrics import newest, read_patterns  # slow to import
+        from ..redact import redactor_of_box
+
+        redactor = redactor_of_box(redact, runs.home)
     for run in runs.newest(failed=True):
         yield {"kind": "log", "run": run.name, "text": redactor.text(run.end("log", END_BYTES))}
     for run in runs.newest(failed=False):
@@ -153,8 +158,11 @@ def details(runs: BoxRuns, key: str, redact: Collection[str]) -> Iterator[dict[s
             yield {"kind": "untold", "run": run.name, "text": "\n".join(failed)[:2000]}
     said = dict(line.split(" ", 1) for line in lines_of(f"{runs.home}/gpu.said") if " " in line)
     if runs.running and said.get("gpus", "0") != "0":
-        from .top_stream import sample_within  # it loads NVML
+        import site
 
+        from .top_stream import sample_within  # it loads NVML, of the box's own packages
+
+        site.main()
         yield {"kind": "gpus", "gpus": sample_within(GPUS_S).get("gpus", [])}
 
 
@@ -208,8 +216,8 @@ def _trees(runs: BoxRuns) -> Iterator[dict[str, Any]]:
     if trees:
         words = ["timeout", str(TREES_S), "sh", "-c", 'for tree; do du -sk -- "$tree"; done', "du"]
         with suppress(OSError):
-            said = subprocess.run([*words, *trees], capture_output=True, check=False)
-            rows = (line.split("\t", 1) for line in os.fsdecode(said.stdout).splitlines())
+            said = run_program([*words, *trees], os.environ)
+            rows = (line.split("\t", 1) for line in os.fsdecode(said.output).splitlines())
             sizes = {row[1]: int(row[0]) for row in rows if len(row) == 2 and row[0].isdigit()}
     for path, about in trees.items():
         yield {"kind": "tree", "name": os.path.basename(path), **about, "kib": sizes.get(path)}

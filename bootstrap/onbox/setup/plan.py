@@ -23,13 +23,13 @@ would run, but where it was never done, or is asked for. Of the others that it n
 counts."""
 
 
-def main() -> None:
-    wanted = WantedSetup(sys.argv[1], sys.argv[2:])
+def tell(wanted: WantedSetup) -> dict[str, str]:
+    """Print it; return why each step would run."""
     key, main = wanted.repository()
     tree = BoxTree(wanted.home, key, main)
     setup = wanted.facts(tree, main)
     later: set[str] = set()
-    rows: list[str] = []
+    found: dict[str, str] = {}
     for name in wanted.steps:
         step = step_named(name, setup)
         decides = later.intersection(_DECIDED_BY.get(name, ()))
@@ -37,7 +37,8 @@ def main() -> None:
         why = step.why() if not is_open else "alive" if step.is_left_alone() else "after"
         if why not in SKIPPED:
             later.add(name)
-        rows.append(f"plan\t{name}\t{why}\n")
+        found[name] = why
+    rows = [f"plan\t{name}\t{why}\n" for name, why in found.items()]
     if reused := RunFolder(tree.notes).first("python.reused"):
         rows.append(f"reused\t{reused}\n")
     if setup.alive_run:
@@ -46,3 +47,9 @@ def main() -> None:
         differences = TrainStep(setup).differences(RunFolder(setup.alive_run))
         rows.append(f"differs\t{' '.join(['', *differences])}\n")
     sys.stdout.write("".join(rows))
+    sys.stdout.flush()
+    return found
+
+
+def main() -> None:
+    tell(WantedSetup(sys.argv[1], sys.argv[2:]))

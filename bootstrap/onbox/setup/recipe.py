@@ -25,6 +25,7 @@ class Recipe:
     """Its steps in their order, and its values; what it doesn't name is as in the program."""
 
     def __init__(self, page: str, defaults: str) -> None:
+        self.page = page
         self.values: dict[str, Text] = {}
         self.steps: list[str] = []
         self._read(defaults)

@@ -7,8 +7,7 @@ does a step again although it is right; `adopt` takes a tree that boxstrap did n
 `overwrite` lets a run overwrite results that are not home; `beside` gives a new run a tree without
 any. `run=ID` starts a new run whatever ran before, once for that id: `command=TEXT`,
 `session=NAME`, `gpus=0,1`, `variables=TEXT`, a line NAME=VALUE each, both with `\\xNN` for each
-byte; `nodes=ID` with those of other nodes, as `onbox/nodes/check.py` wrote down. `lacks=CODE TAB
-SENTENCE`: what this box lacks.
+byte; `nodes=ID` with those of other nodes, as `onbox/nodes/check.py` wrote down.
 """
 
 from __future__ import annotations
@@ -33,7 +32,8 @@ _FACTS = {
     **{"is_local": "IS_LOCAL", "shared": "SHARED", "secret": "SECRETS"},
     **{"result": "RESULTS", "env_name": "ENV_NAMES", "env_value": "ENV_VALUES"},
     **{"known_host": "KNOWN_HOSTS", "branch": "REPO_BRANCH", "url": "REPO_URL"},
-    "lock_patience": "LOCK_PATIENCE",
+    **{"lock_patience": "LOCK_PATIENCE", "volume_at": "VOLUME_AT"},
+    **{"least_mb": "MIN_FREE_MB", "least_temporary_mb": "MIN_TMP_MB"},
 }
 """What the steps are told of the recipe, by their names for it."""
 
@@ -45,7 +45,7 @@ class WantedSetup:
         self.steps = recipe.steps
         self._needs = {step: words.split() for step, words in recipe.needs.items()}
         self.asked = dict.fromkeys(
-            (*_FLAGS, "queue", "run", "gpus", "variables", "nodes", "redo", "only", "lacks"), ""
+            (*_FLAGS, "queue", "run", "gpus", "variables", "nodes", "redo", "only"), ""
         )
         for word in words:
             self._take(*word.partition("=")[::2])
@@ -95,7 +95,8 @@ class WantedSetup:
         asked["queue"] = asked["queue"].replace(":", " ", 1)
         places = {"home": self.home, "key": tree.key, "tree": tree.path, "number": tree.number}
         places["usual"] = f"{self.workdir}/{self.recipe.one('REPO_NAME')}"
-        own = {**asked, **texts, **places, "main": main, "main_venv": venv, **more}
+        places.update(main=main, main_venv=venv, page=self.recipe.page)
+        own = {**asked, **texts, **places, **more}
         lists = {name: [text] if isinstance(text, str) else [*text] for name, text in own.items()}
         # What is empty is left out: stamps of boxes that are set up know no other names.
         told = {name: texts for name, texts in lists.items() if texts}

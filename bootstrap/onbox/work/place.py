@@ -335,6 +335,9 @@ def place_tags(wanted: WantedTree) -> None:
 
 
 def is_user_right(wanted: WantedTree) -> bool:
+    rows = "".join(f"\t{name[5:]} = {text}\n" for name, text in wanted.user.items())
+    if f"[user]\n{rows}" in "\n".join(lines_of(f"{wanted.tree.work.folder}/config")) + "\n":
+        return True  # as git writes it
     look = ("config", "--local", "-z", "--get-regexp", "^user[.]")
     said = os.fsdecode(wanted.tree.work.run(*look).output).split("\0") if wanted.user else []
     return all(f"{name}\n{text}" in said for name, text in wanted.user.items())

@@ -61,5 +61,9 @@ def test_files_that_down_would_lose_are_listed_by_their_highest_untracked_folder
 
 
 def test_listing_files_that_down_would_lose_raises_gits_error(tmp_path: Path) -> None:
+    (tmp_path / ".venv").mkdir()
+    (tmp_path / ".venv/made").write_text("by a setup")
+    assert Tree(BoxTree(str(tmp_path), "k", str(tmp_path))).made() == {}, "git need not be asked"
+    (tmp_path / "made").write_text("here")
     with pytest.raises(OSError, match="not a git repository"):
         Tree(BoxTree(str(tmp_path), "k", str(tmp_path))).made()

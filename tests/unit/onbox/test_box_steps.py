@@ -11,7 +11,9 @@ from random import Random
 import pytest
 
 from bootstrap.onbox.quoted import quoted
+from bootstrap.onbox.step_report import StepError
 from bootstrap.onbox.steps.lease import LeaseStep
+from bootstrap.onbox.steps.preflight import PreflightStep
 from bootstrap.onbox.steps.step import BoxStep, SetupFacts, expanded, step_named
 from bootstrap.onbox.values import Values
 from bootstrap.setup.script import default_values
@@ -63,6 +65,26 @@ def test_torch_is_found_in_an_environment_whose_folder_name_has_brackets(
     folder = tmp_path / "exp[1]" / ".venv"
     (folder / "lib" / "torch-2.4.dist-info").mkdir(parents=True)
     assert expanded(str(folder), "lib/torch-*", "lib/cupy*") == "lib/torch-2.4.dist-info lib/cupy* "
+
+
+def test_preflight_asks_stage_0_only_where_the_box_is_not_plainly_as_it_should_be(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / ".boxstrap").mkdir()
+    facts = {"home": [str(tmp_path / ".boxstrap")], "least_mb": ["0"], "least_temporary_mb": ["0"]}
+    lacking = {**facts, "page": ["printf 'lacks\\tdisk-full\\tno room\\nlacks\\tmusl\\tmusl\\n'"]}
+    assert PreflightStep(SetupFacts(lacking)).check()
+    (tmp_path / "uv.toml").touch()
+    assert PreflightStep(SetupFacts(lacking)).check()
+    for not_plain in ({"least_mb": ["999999999"]}, {"volume_at": [str(tmp_path)]}, {}):
+        if not not_plain:
+            os.chown(tmp_path / "uv.toml", 1234, -1)
+        assert PreflightStep(SetupFacts({**facts, **not_plain, "page": [":"]})).check()
+        step = PreflightStep(SetupFacts({**lacking, **not_plain}))
+        assert not step.check()
+        with pytest.raises(StepError, match=r"^no room$") as lack:
+            step.apply()
+        assert lack.value.code == "disk-full"
 
 
 @pytest.mark.parametrize(
