@@ -39,6 +39,7 @@ WHY: Mapping[str, str] = {
     "snapshot": "changes that are not there",
     "requirements": "new requirements",
     "build": "files that its build may read changed",
+    "files": "files that it names changed",
     "command": "new command",
     "data": "its data changed",
     "restarted": "the box was restarted",

@@ -64,7 +64,7 @@ class Progress:
 
     @property
     def left(self) -> float | None:
-        if self.total is None:
+        if self.total is None or self.total == self.done:
             return None
         if self.unit == "seconds":
             return self.total - self.done
@@ -250,6 +250,6 @@ def _amount(progress: Progress) -> str:
 
 
 def _speed(progress: Progress) -> str:
-    if not progress.speed or progress.unit == "seconds":
+    if not progress.speed or progress.unit in ("seconds", "commands"):
         return ""
     return speed(progress.speed) if progress.unit == "bytes" else rate(progress.speed)

@@ -19,7 +19,8 @@ from ..run_folder import lines_of, names_in, write_whole
 from ..step_report import StepError, tell
 from .step import BoxStep
 
-_PUSHED = re.compile(r'\[(.*), [0-9]+, -?[0-9]+, -?[0-9]+, "([0-9a-f]{64})"\]')
+_PUSHED = re.compile(r'\[(.*), [0-9]+, (-?[0-9]*?)[0-9]{1,9}, \2[0-9]{1,9}, "([0-9a-f]{64})"\]')
+"""A file that a push put there: it has the time of its source. Others were there already."""
 _RUN = """\
 unset LC_ALL LC_MESSAGES LC_NUMERIC
 export LANG="${LANG:-C.UTF-8}" PYTHONUNBUFFERED=1
@@ -39,7 +40,10 @@ class PrepareStep(BoxStep):
         return self._itself + (hashlib.sha256(os.fsencode(read)).hexdigest() if read else "")
 
     def what_changed(self, noted: str) -> str:
-        return "data" if noted.startswith(self._itself) else "changed"
+        if noted.startswith(self._itself):
+            return "data"
+        own = quoted("v1", self.setup.tree.path, *self.values.prepare)
+        return "files" if noted.startswith(own) else "changed"
 
     @cached_property
     def _itself(self) -> str:
@@ -78,8 +82,8 @@ class PrepareStep(BoxStep):
             target = lines[0][len('{"target": "') : -len('"}')] if lines else ""
             if lines and not self._is_of_another(target):
                 rows = filter(None, map(_PUSHED.fullmatch, lines))
-                last = {row[1]: row[2] for row in rows}
-                yield f'{target}"}}\n'
+                last = {row[1]: row[3] for row in rows}
+                yield f'{target}"}}\n' if last else ""
                 yield from sorted(f"{sha256}{name}\n" for name, sha256 in last.items())
 
     def _is_of_another(self, folder: str) -> bool:

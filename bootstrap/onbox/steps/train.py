@@ -117,7 +117,8 @@ class TrainStep(BoxStep):
         return self.content in (run.lines("tree") or ())
 
     def _has_command(self, run: RunFolder) -> bool:
-        own = self._absolute(self.setup.one("command"))
+        environment = run.first("venv") or self.setup.environment.folder
+        own = absolute_command(self.setup.one("command"), environment)
         return "\n".join(run.lines("command") or []).rstrip("\n") == own.rstrip("\n")
 
     def check(self) -> bool:

@@ -17,7 +17,7 @@ from bootstrap.onbox.steps.prepare import PrepareStep
 from bootstrap.onbox.steps.step import SetupFacts
 
 GET = "python data/get.py --config='c.yml' && python -m tools.make"
-SUM = "a" * 64
+SUM, SENT = "a" * 64, 1_700_000_000_000_000_123
 
 
 class Prepared:
@@ -37,8 +37,8 @@ class Prepared:
         told["values"] = [json.dumps({"prepare": commands})]
         return PrepareStep(SetupFacts(told))
 
-    def push(self, target: Path, name: str, digest: str = SUM) -> None:
-        rows = [json.dumps({"target": str(target)}), json.dumps([name, 3, 0, 0, digest])]
+    def push(self, target: Path, name: str, digest: str = SUM, time: int = SENT) -> None:
+        rows = [json.dumps({"target": str(target)}), json.dumps([name, 3, time, SENT, digest])]
         count = len([*(self.home / "data").iterdir()])
         (self.home / f"data/{count}.jsonl").write_text("".join(f"{row}\n" for row in rows))
 
@@ -84,13 +84,16 @@ def test_prepare_runs_again_if_the_stat_or_push_record_of_data_it_read_changed(
     before = step.inputs()
     assert box.step(GET).what_changed(before) == "data"
     assert box.step("other").what_changed(before) == "changed"
+    before = box.step("cat datasets/a").inputs()
+    file.write_text("most\n")
+    assert box.step("cat datasets/a").what_changed(before) == "files"
 
 
 @pytest.mark.parametrize(
     ("target", "counts"),
     [("homework/x", True), ("elsewhere", True), ("second/x", False), ("second@2/x", False)],
 )
-def test_prepare_does_not_run_again_for_data_pushed_to_another_repository(
+def test_prepare_does_not_run_again_for_data_pushed_to_another_repository_or_there_already(
     box: Prepared, target: str, counts: bool
 ) -> None:
     for key, name in (("k", "homework"), ("s", "second")):
@@ -98,6 +101,8 @@ def test_prepare_does_not_run_again_for_data_pushed_to_another_repository(
         (box.home / f"steps/{key}/repo.dir").write_text(f"{box.tree.parent}/{name}\n")
     write_whole(box.notes / "prepare.read", "")
     before = box.step(GET).inputs()
+    box.push(box.tree.parent / target, "was there", time=SENT + 10**9)
+    assert box.step(GET).inputs() == before
     box.push(box.tree.parent / target, "b")
     assert (box.step(GET).inputs() != before) == counts
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.onbox.quoted import quoted
+from bootstrap.onbox.run_folder import RunFolder
 from bootstrap.onbox.runs import start
 from bootstrap.onbox.setup import home
 from bootstrap.onbox.steps.gpu import GpuStep
@@ -45,6 +46,14 @@ def test_a_change_of_boxstrap_yaml_alone_is_no_new_work_but_that_of_another_file
     assert content_of(tmp_path, boxstrap__yaml="2") == alone
     assert content_of(tmp_path, train__py="3") != alone
     assert train(tmp_path, tree=str(tmp_path), snapshot="0" * 40).content == ""
+
+
+def test_the_same_command_in_an_environment_elsewhere_is_no_new_command(tmp_path: Path) -> None:
+    for name, text in {"venv": "/opt/venv", "command": "/opt/venv/bin/python train.py"}.items():
+        (tmp_path / name).write_text(f"{text}\n")
+    run = RunFolder(str(tmp_path))
+    for command, is_same in (("python train.py", True), ("python -u train.py", False)):
+        assert train(tmp_path, command=command)._has_command(run) == is_same
 
 
 def test_the_newest_of_runs_of_the_same_work_is_the_one_that_began_last(tmp_path: Path) -> None:

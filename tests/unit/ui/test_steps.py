@@ -103,6 +103,11 @@ def test_progress_of_a_transfer_has_shorter_texts_for_narrow_terminals():
         "32%, 2.2 s left",
         "32%",
     ]
+    progress.report(38e6, 38e6, "bytes", 1.5)
+    assert progress_words(progress)[1] == "38 of 38 MB"
+    progress.report(0, 1, "commands", 1.6)
+    progress.report(1, 1, "commands", 1.9)
+    assert progress_words(progress)[0] == "1 of 1 commands"
     progress.report(1200, None, "objects", 2)
     progress.report(2400, None, "objects", 3)
     assert progress_words(progress)[:2] == ["2,400 objects, 1,200/s", "2,400 objects"]
