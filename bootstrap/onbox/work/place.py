@@ -259,7 +259,8 @@ class Placing:
         said = os.fsdecode(done.errors)
         if done.code:
             os.unlink(tree.switch_note)
-            log(said)
+            # Around the names git speaks of branches, which nobody switched.
+            log(*[line for line in said.splitlines() if line[:1] == "\t"] or [said])
             if "untracked working tree files would be" in said:
                 raise StepError("untracked-in-the-way")
             raise self._box_edits()

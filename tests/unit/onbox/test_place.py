@@ -276,6 +276,7 @@ def test_an_update_of_a_tree_fails_with_box_edits_if_a_file_was_edited_since_one
     (placed.home / "steps/k/repo.switch").write_text(f"{second} {first}\n")
     (placed.tree / "a").write_text("mine\n")
     assert placed.place(second) == (1, "box-edits"), placed.said
+    assert placed.said.splitlines()[0] == "\ta"
     assert placed.files() == {"a": "mine\n", "b": "1\n"}
 
 
