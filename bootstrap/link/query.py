@@ -101,11 +101,22 @@ def build_query(name: str, /, there: BoxRedaction = NO_REDACTION, **values: Valu
     return assignments({"workdir": "", **values}) + shared + own
 
 
-def ask(
-    module: str, request: Mapping[str, object], there: BoxRedaction = NO_REDACTION, *, workdir: str
+def ask(  # noqa: PLR0913 - how it may be answered
+    module: str,
+    request: Mapping[str, object],
+    there: BoxRedaction = NO_REDACTION,
+    *,
+    workdir: str,
+    text: str = "",
+    lacking: str = "",
+    tool: str = "sh",
+    waits: int = 0,
 ) -> str:
-    text = json.dumps(request)
-    return build_query("ask", there, workdir=workdir, module=module, request=text)
+    """Return the question for a module of the program there, see `templates/queries/ask.sh`."""
+    file = "__main__.py" if text else f"{module.replace('.', '/')}.py"
+    about: dict[str, Value] = {"module": module, "request": json.dumps(request), "text": text}
+    about |= {"workdir": workdir, "lacking": lacking, "tool": tool, "waits": waits, "file": file}
+    return build_query("ask", there, **about)
 
 
 @cache

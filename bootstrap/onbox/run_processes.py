@@ -4,8 +4,8 @@ They are known by the run's cgroup, by the mark in their environment, and by des
 allow no cgroup, a program may overwrite its environment, and an orphan has lost the parent that
 would show its run. Each is written as `processes.identity` writes it.
 
-`onbox run_processes stop RUN...` ends runs, also ones that wait for their turn, and prints what
-became of each.
+`onbox run_processes BOX_HOME REQUEST` ends `runs`, a pattern such as `*/train-2`, also ones that
+wait for their turn, and prints what became of each.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from glob import escape, glob
 
 from .processes import boot_id, file_at, is_alive, stat_of
 from .run_folder import DIED, RunFolder, lines_of, note_end, write_whole
 from .run_queue import take_out
+from .step_report import question
 
 
 def living(run: RunFolder | None, known: Iterable[str] = ()) -> list[str]:
@@ -238,5 +240,6 @@ def over(run: RunFolder) -> None:
 
 
 def main() -> None:
-    for run in sys.argv[2:]:
+    home, asked = question()
+    for run in sorted(glob(f"{escape(home)}/runs/{asked['runs']}")):
         _stop(RunFolder(run))

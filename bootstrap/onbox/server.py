@@ -11,7 +11,6 @@ import fcntl
 import json
 import os
 import re
-import sys
 import time
 from contextlib import suppress
 from glob import escape, glob
@@ -24,7 +23,7 @@ from .retries import Retries
 from .run_folder import RunFolder, end_of, lines_of, write_whole
 from .run_processes import reap
 from .short_program import run
-from .step_report import StepError, answer
+from .step_report import StepError, answer, question
 from .work.repair import remove_folder
 
 TYPE_CHECKING = False
@@ -221,4 +220,4 @@ def events_below(folder: str) -> str:
 def main() -> None:
     os.umask(0o077)
     forget_locale()
-    PeoplesServer(sys.argv[1], json.loads(sys.argv[2])).serve()
+    PeoplesServer(*question()).serve()

@@ -4,9 +4,11 @@ tells the machine that asked: a word, a tab and a value a line.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from contextlib import suppress
+from typing import Any
 
 step = ""
 """The step that this process is, if it is one."""
@@ -59,3 +61,9 @@ def log(*sentences: str) -> None:
 def answer(word: str, value: str = "") -> None:
     with suppress(OSError):  # nobody listens any more: what goes on here goes on
         os.write(1, f"{word}\t{value}\n".encode("utf-8", "surrogateescape"))
+
+
+def question() -> tuple[str, Any]:
+    """Return boxstrap's folder, and what is asked: a document of JSON, the second argument, or a
+    variable where no list of processes is to show it."""
+    return sys.argv[1], json.loads(os.environ.pop("BOXSTRAP_REQUEST", "") or sys.argv[2])

@@ -6,7 +6,6 @@ needs. Lines are printed, of values with tabs between them.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
@@ -17,6 +16,7 @@ from contextlib import suppress
 from . import MAIN
 from .processes import begin_apart, is_alive
 from .run_folder import QUEUED, RUNNING, RunFolder, lines_of, runs_below, write_whole
+from .step_report import question
 
 _LOOKS = 30  # until the lease's monitor has seen what was added: it looks every ten seconds
 
@@ -143,7 +143,7 @@ VERBS = {each.__name__: each for each in (end, wait, first, safe, detach, lease,
 
 
 def main() -> None:
-    home, asked = sys.argv[1], json.loads(sys.argv[2])
+    home, asked = question()
     os.umask(0o077)
     run = RunFolder(f"{home}/runs/{asked.get('run', '')}")
     with suppress(BrokenPipeError):

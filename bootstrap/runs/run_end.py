@@ -23,7 +23,13 @@ from bootstrap.boxes.run import (
 )
 from bootstrap.boxes.run_details import NO_DETAILS
 from bootstrap.errors import BoxstrapError, StepFailedError, TrainingFailedError, UsageError
-from bootstrap.link.exchange import AnswerStream, answer_rows, answer_time, stream_script
+from bootstrap.link.exchange import (
+    AnswerStream,
+    answer_rows,
+    answer_time,
+    run_script,
+    stream_script,
+)
 from bootstrap.link.query import ask
 from bootstrap.link.reconnecting import Backoff
 from bootstrap.link.target import BoxOptions
@@ -362,7 +368,7 @@ def stop_run(
         living = [one for one in meant if one.state == "running" or one.left]
         queued = [one for one in meant if one.state == "queued"]
         if setup:
-            did, left = _stop(box, "setup")
+            did, left = what_ended(box.query("stop", timeout=_PATIENCE_S))
             holder, ended = box.state.holder, list[Run]()
             stopped = [f"setup ({holder})" if holder else "setup"] if did else []
         else:
@@ -428,12 +434,8 @@ def end_runs(box: BoxLogin, screen: Screen, runs: Sequence[Run]) -> list[tuple[R
 
 def end_run(box: BoxLogin, run: Run) -> StopAnswer:
     """Stop this run, and wait until it has ended. Raises LinkLost, NoAnswer."""
-    return _stop(box, run.name, run.repo_key)
-
-
-def _stop(box: BoxLogin, what: str, repo_key: str = "") -> StopAnswer:
-    patience = _PATIENCE_S + LONGEST_GRACE_S
-    return what_ended(box.query("stop", timeout=patience, what=what, repo_key=repo_key))
+    query = ask("run_processes", {"runs": run.path}, workdir=box.workdir)
+    return what_ended(run_script(box.wire, query, timeout=_PATIENCE_S + LONGEST_GRACE_S))
 
 
 def what_ended(answer: bytes) -> StopAnswer:

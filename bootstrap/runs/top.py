@@ -17,7 +17,7 @@ from bootstrap.boxes.run import called
 from bootstrap.boxes.run_history import Sample, SampleLines
 from bootstrap.errors import BoxLacksError, BoxstrapError, UnreachableError
 from bootstrap.link.exchange import stream_script
-from bootstrap.link.query import BoxRedaction, build_query
+from bootstrap.link.query import BoxRedaction, ask
 from bootstrap.link.registry import meant
 from bootstrap.link.target import BoxOptions
 from bootstrap.link.wire import LinkLost
@@ -126,7 +126,8 @@ class Feed(threading.Thread):
         # Without a probe, which secrets it still holds is unknown: it redacts all it was given.
         box = self._box
         there = BoxRedaction(box.known.secrets or ())
-        query = build_query("top", there, workdir=box.known.workdir, every=self._every)
+        asked, workdir = {"every": self._every}, box.known.workdir
+        query = ask("runs.top_stream", asked, there, workdir=workdir, lacking='{"missing": true}')
         stream = stream_script(box.wire, query)
         lines = SampleLines()
         while piece := stream.read(64 * 1024):

@@ -23,7 +23,7 @@ from urllib.parse import quote
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import BoxLacksError, BoxstrapError, StepFailedError, UsageError
 from bootstrap.link.exchange import answer_rows, stream_script
-from bootstrap.link.query import build_query
+from bootstrap.link.query import ask
 from bootstrap.link.target import BoxOptions
 from bootstrap.link.tunnel import Forward, Tunnel, forwards, hold, host_of, is_free, parse_forward
 from bootstrap.link.wire import PIECE, Wire
@@ -203,9 +203,8 @@ def _place(home: str, project: RemoteProject, kind: ServerKind) -> str:
 
 def _said(wire: Wire, home: str, asked: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     """Yield the rows of the box's answer as they arrive. Raises LinkLost, NoAnswer."""
-    text, request = sent_module("onbox/server.py"), json.dumps(asked)
-    workdir = posixpath.dirname(home)
-    query = build_query("server", workdir=workdir, text=text, request=request)
+    text, workdir = sent_module("onbox/server.py"), posixpath.dirname(home)
+    query = ask("server", asked, workdir=workdir, text=text)
     stream = stream_script(wire, query)
     rest, size = b"", 0
     try:

@@ -30,7 +30,7 @@ from bootstrap.transfer.push import (
     push_folder,
     upload_of_several,
 )
-from bootstrap.transfer.sender import Sender
+from bootstrap.transfer.sender import READY, Sender
 from bootstrap.transfer.source_files import PushProgress, read_source
 from bootstrap.ui.screen import Screen
 from bootstrap.value import Document, dataclass, document
@@ -209,7 +209,7 @@ def _said(pushed: Pushed) -> str:
 
 # -- the data on this machine that a setup sends
 
-_READY, _ARRIVED = b"\nready\n", b"\narrived\n"
+_ALL, _SOME = b"all\n", b"few\n"  # of one length
 _WAITS = re.compile(r"^local (\d{1,4}) (/[^\n]+)$", re.MULTILINE)
 
 
@@ -268,10 +268,10 @@ class DataSender(Sender):
     progress: Callable[[PushProgress], None]
 
     def send(self) -> None:
-        stream = self.start_query("take_data", setup_id=self.setup)
-        targets = targets_there(self.read(stream, _READY))
+        stream = self.take("data.sent", len(_ALL))
+        targets = targets_there(self.read(stream, READY))
         sent = [self._send(item, targets) for item in self.items if item.number in targets]
-        self.pass_on(stream, [b"all\n" if all(sent) else b"some\n"], _ARRIVED)
+        self.pass_on(stream, [_ALL if all(sent) else _SOME])
 
     def _send(self, item: LocalItem, targets: dict[int, str]) -> bool:
         """Send one item; return whether all of it has arrived. Raises LinkLost."""

@@ -5,7 +5,6 @@ dependencies, and uv where the box's package index has none.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import shlex
@@ -19,6 +18,7 @@ from itertools import groupby
 from pathlib import Path
 
 from bootstrap.errors import BoxstrapError
+from bootstrap.link.query import ask
 from bootstrap.link.wire import PIECE, LinkLost, Stream
 from bootstrap.onbox.python.uv_release import VERSION, WHEELS
 from bootstrap.paths import ask_program, cache_dir, temporary_dir, write_private
@@ -37,7 +37,7 @@ from bootstrap.repo.objects import (
 )
 from bootstrap.repo.snapshot import Snapshot, checked, remember_snapshot
 from bootstrap.sanitize import sanitize
-from bootstrap.transfer.sender import Sender
+from bootstrap.transfer.sender import ARRIVED, READY, Sender
 
 _MARK = b"receive-pack\n"
 _PATIENCE = 6000  # tenths of a second until git and a Python are there
@@ -58,14 +58,9 @@ class CommitSender(Sender):
 
     def send(self) -> None:
         here, snapshot = self.here, checked(self.here, self.snapshot)
-        stream = self.start_query(
-            "sync",
-            module="work.store",
-            request=json.dumps(
-                {"key": self.repo_key, "root": self.repo_root, "format": here.object_format}
-            ),
-            lacking="",
-            waits=_PATIENCE,
+        about = {"key": self.repo_key, "root": self.repo_root, "format": here.object_format}
+        stream = self.ask(
+            ask("work.store", about, workdir=self.workdir, tool="git", waits=_PATIENCE)
         )
         objects = ObjectStream(
             here,
@@ -105,8 +100,6 @@ def _answer(stream: Stream) -> bytes:
     return bytes(answer)
 
 
-_READY, _ARRIVED = b"\nready\n", b"\narrived\n"
-"""Lines that end the box's list of refs, and its confirmation."""
 _NOTHING = "0 sha1 -"
 
 
@@ -140,9 +133,8 @@ class DependencySender(Sender):
 
     def _send(self, address: str, refs: Sequence[str], *, is_last: bool) -> None:
         about = {"store": key_of(address), "setup_id": self.setup, "is_last": is_last}
-        asked = {"module": "work.dependency", "request": json.dumps(about)}
-        stream = self.start_query("ask", **asked)
-        there = self.read(stream, _READY)
+        stream = self.ask(ask("work.dependency", about, workdir=self.workdir))
+        there = self.read(stream, READY)
         try:
             with mirrored(address, refs) as mirror:
                 self._send_from(mirror, address, refs, stream, there)
@@ -156,7 +148,7 @@ class DependencySender(Sender):
             hint = f"See that git can read it here: git ls-remote {shlex.quote(shown(address))}"
             self.failed(BoxstrapError(f"{shown(address)} can't be sent: {why}", hint=hint))
         stream.close_write()
-        self.read(stream, _ARRIVED)
+        self.read(stream, ARRIVED)
         self.arrived = is_last
 
     def _send_from(
@@ -257,8 +249,7 @@ class UvSender(Sender):
             wheel = fetch_wheel(self.machine)
         except BoxstrapError as error:
             self.failed(error)
-        stream = self.start_query("take_uv", setup_id=self.setup, wheel_bytes=len(wheel))
-        self.pass_on(stream, self._pieces(wheel), _ARRIVED)
+        self.pass_on(self.take("uv.whl", len(wheel)), self._pieces(wheel))
         if wheel:
             self.sent()
 

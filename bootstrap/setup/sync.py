@@ -8,18 +8,17 @@ a box did not take a state becomes an error that says what to do.
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.boxes.run_details import results_in_the_way
 from bootstrap.errors import BoxstrapError, BusyError, NotSafeError, StepFailedError, UsageError
 from bootstrap.link.exchange import answer_rows, stream_script
-from bootstrap.link.query import build_query
+from bootstrap.link.query import ask
 from bootstrap.link.reconnecting import Backoff
 from bootstrap.link.record import LOCAL
 from bootstrap.link.wire import PIECE, LinkLost, NoAnswer, Wire
@@ -322,7 +321,10 @@ _MOST_ANSWER = 4 * 1024 * 1024
 _ANSWERS = {"A": "new", "D": "removed"}
 _WAITS = re.compile(rb"^waits\t", re.MULTILINE)
 _ALL = "-"
-_PROGRAMS = {"sync": ("work.sync", "fresh\t\n"), "run": ("setup.run", "setup\tscript\n")}
+_MODULES = {
+    "sync": ("work.sync", "fresh\t\nover\t"),
+    "run": ("setup.run", "setup\tscript\nover\t"),
+}
 """What a box asks for the word, and what it answers if it has no such program yet."""
 _OVER = b"\nover\t\n"
 WITH_COMMAND = 8 * 1024  # bytes of objects that fit into a command
@@ -393,13 +395,11 @@ class SyncStream:
         self._after = b""
         state = first.header(None).decode().strip() if first else ""
         given = {"state": state, "objects": objects.hex(), **values}
-        program, lacking = _PROGRAMS[query]
-        request = json.dumps({"key": "", "root": "", "name": "", **given})
-        there: dict[str, Any] = {"module": program, "lacking": lacking, "waits": 0}
+        module, lacking = _MODULES[query]
+        request = {"key": "", "root": "", "name": "", **given}
         workdir = str(given.get("workdir", ""))
-        self._stream = stream_script(
-            wire, build_query("sync", workdir=workdir, request=request, **there)
-        )
+        asked = ask(module, request, workdir=workdir, lacking=lacking, tool="git")
+        self._stream = stream_script(wire, asked)
 
     def answer(self) -> SyncAnswer:
         """Return the answer to the state in the command itself. Raises LinkLost, NoAnswer."""

@@ -18,17 +18,19 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from bootstrap.errors import BoxstrapError, UsageError
-from bootstrap.link.wire import LinkLost
+from bootstrap.link.wire import PIECE
 from bootstrap.onbox.bucket.s3_client import region_of
-from bootstrap.paths import ask_program, expanded, read_regular
+from bootstrap.paths import ask_program, expanded, read_regular, temporary_dir
 from bootstrap.sanitize import sanitize
 from bootstrap.transfer.sender import Sender
 
@@ -292,7 +294,6 @@ _OPENERS: Mapping[str, Callable[[str], S3Store | GCSStore | AzureStore]] = {
 }
 
 
-_ARRIVED = b"\narrived\n"
 _AT_ONCE = 1000
 """How many addresses are signed, and in memory, at a time."""
 
@@ -312,13 +313,12 @@ class BucketItems:
                 self._listed[number] = bucket, bucket.objects()
 
     def lines(self) -> Iterator[bytes]:
-        """Yield a line per object, with an address signed now; then `end`. Raises UsageError."""
+        """Yield a line per object, with an address signed now. Raises UsageError."""
         for number, (bucket, objects) in self._listed.items():
             for start in range(0, len(objects), _AT_ONCE):
                 some = objects[start : start + _AT_ONCE]
                 rows = zip(some, bucket.sign(some), strict=True)
                 yield b"".join(_line(number, each, address) for each, address in rows)
-        yield b"end\n"
 
 
 def _line(number: int, each: BucketObject, address: str) -> bytes:
@@ -335,15 +335,14 @@ class AddressSender(Sender):
     items: BucketItems
 
     def send(self) -> None:
-        try:
-            self.items.list()
-            self._send(self.items.lines())
-        except LinkLost:
-            raise
-        except BoxstrapError as error:
-            self.failed(error)
-            if not self.arrived:
-                self._send([b"end\n"])
-
-    def _send(self, lines: Iterable[bytes]) -> None:
-        self.pass_on(self.start_query("take_addresses", setup_id=self.setup), lines, _ARRIVED)
+        with TemporaryFile(dir=temporary_dir()) as lines:
+            try:
+                self.items.list()
+                lines.writelines(self.items.lines())
+            except BoxstrapError as error:
+                self.failed(error)
+                lines.seek(0)
+            size = lines.tell()
+            lines.seek(0)
+            pieces = iter(partial(lines.read, PIECE), b"")
+            self.pass_on(self.take("data.addresses", size), pieces)

@@ -12,7 +12,9 @@ from bootstrap.errors import BoxstrapError
 from bootstrap.link.exchange import read_until, run_script_checked, shell_command
 from bootstrap.link.query import NO_REDACTION, build_query
 from bootstrap.link.wire import LinkLost, Stream, Wire
-from bootstrap.steps.shell import Value
+
+READY, ARRIVED = b"\nready\n", b"\narrived\n"
+"""Lines that end what the box says it waits for, and its confirmation."""
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -41,9 +43,7 @@ class Sender(threading.Thread):
             return
         except BoxstrapError as error:
             self.failed(error)
-            refuse = build_query(
-                "refuse", workdir=self.workdir, setup_id=self.setup, what=self.what
-            )
+            refuse = self._taking(f"{self.what}.refused", 0)
             with suppress(BoxstrapError):  # without it the box waits for as long as it may
                 run_script_checked(self.wire, refuse, timeout=60)
 
@@ -51,20 +51,27 @@ class Sender(threading.Thread):
         """Send it. Raises BoxstrapError, LinkLost."""
         raise NotImplementedError
 
-    def start_query(self, name: str, /, **values: Value) -> Stream:
-        """Start the query that takes it. Raises LinkLost."""
-        query = build_query(name, NO_REDACTION, workdir=self.workdir, **values)
+    def take(self, file: str, size: int) -> Stream:
+        """Start what takes so many bytes into a file of the setup's folder. Raises LinkLost."""
+        return self.ask(self._taking(file, size))
+
+    def _taking(self, file: str, size: int) -> str:
+        place = {"workdir": self.workdir, "setup_id": self.setup, "what": self.what}
+        return build_query("take", NO_REDACTION, **place, file=file, bytes=size)
+
+    def ask(self, query: str) -> Stream:
+        """Start a query. Raises LinkLost."""
         return self.wire.start(shell_command(query))
 
     def read(self, stream: Stream, until: bytes) -> bytes:
         """Return the answer up to the line `until`. Raises as `read_until`."""
         return read_until(self.wire, stream, until, self.noun)
 
-    def pass_on(self, stream: Stream, pieces: Iterable[bytes], until: bytes) -> None:
+    def pass_on(self, stream: Stream, pieces: Iterable[bytes]) -> None:
         """Write the pieces, and wait for the line that confirms them. Raises as `read_until`."""
         with suppress(BrokenPipeError):  # its error output says why
             for piece in pieces:
                 stream.write(piece)
         stream.close_write()
-        self.read(stream, until)
+        self.read(stream, ARRIVED)
         self.arrived = True

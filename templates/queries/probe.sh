@@ -1,6 +1,5 @@
 # shellcheck shell=sh disable=SC2154 # the variables stand in front when it is sent
 # probe: who is this box, and what does it have already? Looks only; changes nothing.
-# library: process queries/program
 
 fact() { printf '%s\t%s\n' "$1" "$2"; }
 
@@ -34,7 +33,7 @@ show_setups() {
 
 # What onbox/probe.py tells, whose text comes along. Where it can't, as at a first contact, there may be nothing to tell.
 show_more() {
-  if find_program probe; then
+  if find_program __main__.py; then
     # A setup and `status` need not know the bash of a box that was set up.
     if [ "$python" = python3 ] || [ -z "$hint_names$details" ]; then describe; fi
     [ "$python" = python3 ] || fact redacts yes

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.link import build_query
+from bootstrap.link.query import ask
 from tests.faults.plugin import Faults
 from tests.main_job.conftest import Rent
 from tests.unit.onbox.test_runner import begin, was
@@ -105,7 +105,7 @@ def by_runner(folder: Path, run: Path, runner: subprocess.Popen[bytes]) -> None:
 
 def by_query(folder: Path, run: Path, runner: subprocess.Popen[bytes]) -> None:
     """As `stop`, `down` and guard; the lease starts the same program."""
-    text = build_query("stop", workdir=str(folder), what="train-1", repo_key="homework")
+    text = ask("run_processes", {"runs": "homework/train-1"}, workdir=str(folder))
     subprocess.run(["sh", "-c", text], check=True, capture_output=True)
 
 

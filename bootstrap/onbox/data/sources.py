@@ -387,9 +387,8 @@ class Addresses:
         with self._file.open(encoding="utf-8") as lines:
             self._file.unlink()
             for line in lines:
-                if line != "end\n":
-                    row = json.loads(line)
-                    rows.setdefault(int(row["item"]), {})[str(row["path"])] = row
+                row = json.loads(line)
+                rows.setdefault(int(row["item"]), {})[str(row["path"])] = row
         if not rows:
             raise DataError("data-missing", "your machine could not sign any URL")
         self._rows = rows

@@ -261,5 +261,6 @@ def _end_runs(box_home: Path, runs: Sequence[Path]) -> list[subprocess.Popen[byt
     """Ask the runs to end, as `stop` does; each has its grace, and is killed after it."""
     # The queue first: otherwise a queued run would start when a live one ends.
     take_out(runs_below(box_home / "runs"), "stop")
-    stop = (sys.executable, "-I", "-S", "-B", MAIN, "run_processes", "stop")
-    return [begun for run in runs for begun in begin_apart(*stop, str(run))]
+    stop = (sys.executable, "-I", "-S", "-B", MAIN, "run_processes", str(box_home))
+    asked = (json.dumps({"runs": f"{run.parent.name}/{run.name}"}) for run in runs)
+    return [begun for each in asked for begun in begin_apart(*stop, each)]

@@ -31,6 +31,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from ..git import BoxGit
+from ..step_report import question
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # without importing it: this program starts with each run
@@ -351,7 +352,8 @@ def of_engine(count: str) -> str:
 def main() -> int:
     """Answer the user's machine until it hangs up."""
     os.umask(0o077)
-    box_home, asked = Path(sys.argv[1]), json.loads(sys.argv[2])
+    home, asked = question()
+    box_home = Path(home)
     listeners = Listeners()
     every = addresses()
     known = {

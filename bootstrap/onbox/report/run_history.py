@@ -24,6 +24,7 @@ from typing import Any
 from ..git import BoxGit
 from ..metrics import find_metrics, read_patterns
 from ..run_folder import RunFolder, end_of
+from ..step_report import question
 
 MOST_POINTS = 1000
 MOST_CURVES = 40
@@ -213,8 +214,9 @@ def results_of(run: Path) -> list[tuple[str, int]]:
 
 
 def main() -> None:
-    box_home = Path(sys.argv[1])
-    run = box_home / "runs" / json.loads(sys.argv[2])["run"]
+    home, asked = question()
+    box_home = Path(home)
+    run = box_home / "runs" / asked["run"]
     started = float((end_of(run / "started").split() or ["0"])[0])
     said = {
         "events": events_of(box_home, started),

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from typing import IO, Any, BinaryIO
 
 from ..metrics import newest, read_patterns
 from ..run_folder import RunFolder
+from ..step_report import question
 
 PIECE = 1 << 16
 WINDOW = 1 << 22
@@ -158,7 +158,7 @@ class RunLog(LogFile):
 
 
 def main() -> None:
-    home, asked = sys.argv[1], json.loads(sys.argv[2])
+    home, asked = question()
     log = RunLog(f"{home}/{asked['file']}")
     with closing(log):
         for piece in {"start": log.start, "part": log.part, "record": log.record}[asked["ask"]](

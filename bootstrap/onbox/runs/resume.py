@@ -9,10 +9,8 @@ one, or `refused` and why (`why_not`; busy, results), `log`; at last `over`.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import sys
 from collections.abc import Iterator
 
 from ..results.copies import CantKeep
@@ -22,7 +20,7 @@ from ..results.run_results import RunResults
 from ..run_folder import DIED, QUEUED, RUNNING, WAITING, RunFolder, alive_in, made_at, names_in
 from ..run_processes import left_of
 from ..run_queue import last_of, revive
-from ..step_report import answer
+from ..step_report import answer, question
 from ..work.lock import take_lock
 from .new_run import ALWAYS, IF_ASKED, NotStartedError, clean_environment, start, started, write
 
@@ -130,7 +128,7 @@ def _take(run: RunFolder, asked: dict[str, str]) -> None:
 
 
 def main() -> None:
-    home, asked = sys.argv[1], json.loads(sys.argv[2])
+    home, asked = question()
     asked["home"] = home
     os.umask(0o022)
     clean_environment(home)

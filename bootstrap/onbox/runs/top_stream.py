@@ -1,6 +1,7 @@
 """Sample the box repeatedly: its GPUs (NVML), the machine (psutil), its newest and its live runs.
 
-`onbox runs.top_stream --every 2 --runs RUNS` writes one JSON object per line:
+`onbox runs.top_stream BOX_HOME {"every": 2}` writes one JSON object per line, without BOX_HOME of
+the GPUs alone:
 {"v": 1, "t", "host": {cpus, cpu, memory_used, memory_total, disk_free, disk_total},
 "gpus": [{index, uuid, name, load, memory_used, memory_total, power, power_limit, temperature,
 clock, clock_max, throttle, pcie_gen, pcie_width, processes: [{pid, name, memory, run}]}],
@@ -12,10 +13,11 @@ its output is closed or its standard input ends.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import select
+import site
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -24,6 +26,7 @@ from typing import Any
 from ..metrics import newest, read_patterns
 from ..run_folder import RunFolder, end_of
 from ..runs.disk_watch import NAME
+from ..step_report import question
 from ..verdict.expected_hardware import parse_expected
 from ..verdict.gpu_reader import GPU, INIT, NO_LIBRARY, ask, load_library
 
@@ -236,19 +239,23 @@ def sample_within(seconds: float) -> dict[str, Any]:
 
 def main() -> None:
     """Sample, write, wait, until nobody reads."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--every", type=float, default=2.0, help="seconds between two samples")
-    parser.add_argument("--runs", type=Path, help="the folder of the runs; without it GPUs alone")
-    options = parser.parse_args()
-    box = BoxSampler(options.runs)
-    if options.runs:
-        host(options.runs)
+    home, asked = question()
+    runs = Path(home, "runs") if home else None
+    if sys.flags.no_site:
+        site.main()  # what it imports late is in the agent's environment
+    if runs:
+        try:
+            host(runs)
+        except ImportError:  # not the agent's Python
+            os.write(1, b'{"missing": true}\n')
+            return
         time.sleep(FIRST_S)
+    box = BoxSampler(runs)
     with suppress(BrokenPipeError):
         while True:
             began = time.monotonic()
             os.write(1, json.dumps(box.sample()).encode() + b"\n")
-            rest = max(0.01, options.every - (time.monotonic() - began))
+            rest = max(0.01, asked["every"] - (time.monotonic() - began))
             ready, _, _ = select.select([0], [], [], rest)
             if ready and not os.read(0, 4096):
                 return

@@ -32,7 +32,7 @@ from .judge import GpuTrial, GroupTrial, judge_group, judge_trial
 LIMIT = {"quick": 60.0, "full": 150.0}  # seconds until a worker is given up
 TOGETHER = 20.0  # likewise for GPUs that talk to each other, from when they have their library
 NO_P2P = "NCCL_P2P_DISABLE"
-SAMPLE_EVERY = 0.1  # seconds
+SAMPLES = '{"every": 0.1}'  # seconds
 
 
 class SmokeTest(NamedTuple):
@@ -138,7 +138,7 @@ class SampleStream:
 
     def __enter__(self) -> SampleStream:
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-B", MAIN, "runs.top_stream", "--every", str(SAMPLE_EVERY)],
+            [sys.executable, "-I", "-B", MAIN, "runs.top_stream", "", SAMPLES],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -23,6 +23,7 @@ from typing import Any
 from ..git import BoxGit, BoxTree
 from ..results.at_risk import not_pushed, told
 from ..run_folder import RunFolder, lines_of
+from ..step_report import question
 from .made import MADE_BY_PYTHON, ignore_lines
 
 _RAW = "* -text -ident -filter -working-tree-encoding\n"
@@ -150,7 +151,7 @@ def roomy(folder: str) -> str:
 
 
 def main() -> None:
-    home, asked = sys.argv[1], json.loads(sys.argv[2])
+    home, asked = question()
     folder = RunFolder(f"{home}/steps/{asked['key']}").first("repo.dir") or asked["dir"]
     tree = BoxTree(home, asked["key"], folder)
     if not os.path.isdir(tree.work.folder):

@@ -9,11 +9,9 @@ all they hold, `discard`; with `look` nothing is removed.
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
@@ -25,6 +23,7 @@ from ..results.keep_results import clean_copies
 from ..results.run_results import runs_of
 from ..run_folder import QUEUED, RUNNING, RunFolder, runs_below
 from ..run_processes import left_of
+from ..step_report import question
 from .made import CHANGED, MADE_BY_PYTHON, edits, held, own_repositories, tell
 
 _CACHES = (*MADE_BY_PYTHON, ".pytest_cache/", ".mypy_cache/", ".ruff_cache/")
@@ -158,5 +157,5 @@ def clean_all(
 
 
 def main() -> None:
-    home, asked = sys.argv[1], json.loads(sys.argv[2])
+    home, asked = question()
     tell(clean_all(home, asked["key"], asked["discard"], look=asked["look"]))

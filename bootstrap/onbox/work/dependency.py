@@ -7,7 +7,6 @@ the `setup_id`, and whether it `is_last`. Prints what the store has; then reads 
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from contextlib import suppress
@@ -15,6 +14,7 @@ from contextlib import suppress
 from ..git import BoxGit
 from ..processes import identity
 from ..run_folder import write_whole
+from ..step_report import question
 from .repair import note_packs, remove_folder, wrong_packs
 from .store import open_store, read_line, read_pieces
 
@@ -37,7 +37,7 @@ def _take(git: BoxGit, bundle: str, head: str) -> None:
 
 
 def main() -> None:
-    home, asked = sys.argv[1], json.loads(sys.argv[2])
+    home, asked = question()
     os.umask(0o077)
     folder, store = (
         f"{home}/setups/{asked['setup_id']}",

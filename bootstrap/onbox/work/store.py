@@ -7,7 +7,6 @@ which repository it is (`key`, `root`), and how it names objects: `format`.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
@@ -18,7 +17,7 @@ from ..git import BoxGit
 from ..processes import identity
 from ..run_folder import names_in, write_whole
 from ..short_program import ProgramEnd
-from ..step_report import StepError
+from ..step_report import StepError, question
 from .repair import free_locks, remove_folder, wrong_packs
 from .repository import find_repository
 
@@ -88,7 +87,7 @@ def read_pieces(size: int) -> Iterator[bytes]:
 
 def main() -> None:
     os.umask(0o077)
-    home, asked = sys.argv[1], json.loads(os.environ.pop("BOXSTRAP_REQUEST"))
+    home, asked = question()
     key, _ = find_repository(home, asked["key"], asked["root"], "")
     store = open_store(f"{home}/store/{key}.git", asked["format"])
     os.write(1, b"receive-pack\n")

@@ -11,9 +11,7 @@ tab and a value; at last `over`.
 from __future__ import annotations
 
 import io
-import json
 import os
-import sys
 from binascii import a2b_hex
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
@@ -22,7 +20,7 @@ from signal import SIG_IGN, SIGHUP, signal
 
 from ..git import BoxTree
 from ..run_folder import alive_in, lines_of, write_whole
-from ..step_report import StepError, answer, log
+from ..step_report import StepError, answer, log, question
 from .lock import holder, take_lock
 from .place import Placing, WantedTree, is_disk_full
 from .repository import find_repository
@@ -133,8 +131,7 @@ def report(home: str, code: str, said: str) -> None:
 
 
 def read_request() -> Asked:
-    asked: Asked = json.loads(os.environ.pop("BOXSTRAP_REQUEST"))
-    home = sys.argv[1]
+    home, asked = question()
     key, folder = find_repository(home, asked["key"], asked["root"], asked["name"])
     usual = f"{os.path.dirname(home)}/{asked['name']}"
     os.umask(0o022)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import stat
@@ -40,8 +41,8 @@ ASKED: dict[str, dict[str, Value]] = {
     },
     "tail": {"file": LOG, "bytes": 5},
     "ask": {
-        "module": "verbs",
-        "request": '{"verb": "end", "run": "homework-1/train-2"}',
+        **{"module": "verbs", "file": "verbs.py", "tool": "sh", "text": "", "lacking": ""},
+        **{"request": '{"verb": "end", "run": "homework-1/train-2"}', "waits": 0},
     },
     "setup_end": {"setup_id": "20260101-000000-abcdef", "follows": False},
 }
@@ -214,9 +215,8 @@ def test_sync_asks_for_a_setup_if_an_older_boxstrap_set_the_box_up(
     module: str, box_home: BoxHome, tmp_path: Path
 ) -> None:
     (box_home.path / "box/current/onbox" / module).unlink()
-    about = {"key": "homework-1", "root": "", "name": "homework", "request": "{}", "waits": 0}
-    named = {"module": module[:-3].replace("/", "."), "lacking": "fresh\t\n"}
-    query = build_query("sync", workdir=str(box_home.workdir), **about, **named)
+    about = {"lacking": "fresh\t\nover\t", "workdir": str(box_home.workdir)}
+    query = ask(module[:-3].replace("/", "."), {}, **about)
     assert answer(["sh", "-c"], query, tmp_path) == b"fresh\t\nover\t"
 
 
@@ -228,13 +228,12 @@ def test_the_command_sent_to_a_box_by_run_is_in_no_list_of_processes(
     python.parent.mkdir(parents=True)
     python.write_text('#!/bin/sh\ntr "\\0" " " </proc/$$/cmdline\necho\necho "$BOXSTRAP_REQUEST"\n')
     python.chmod(0o755)
-    about = {"waits": 0, "lacking": ""}
-    named = {"module": "setup.run", "request": '{"command": "python train.py"}'}
-    query = build_query("sync", workdir=str(box_home.workdir), **about, **named)
+    asked = {"command": "python train.py"}
+    query = ask("setup.run", asked, workdir=str(box_home.workdir))
     listed, _, given = answer(["sh", "-c"], query, tmp_path).decode().partition("\n")
     assert "setup.run" in listed
     assert "train.py" not in listed
-    assert given == named["request"]
+    assert json.loads(given) == asked
 
 
 def _waiter(box_home: BoxHome, patience: str) -> subprocess.Popen[str]:
@@ -348,8 +347,9 @@ def test_a_query_to_a_box_runs_no_command_hidden_in_a_hostile_path(
 def test_signed_download_addresses_are_saved_privately_and_only_if_complete(tmp_path: Path) -> None:
     folder = tmp_path / ".boxstrap/setups/20260101-000000-abcdef"
     folder.mkdir(parents=True)
-    query = build_query("take_addresses", workdir=str(tmp_path), setup_id=folder.name)
-    for sent, is_whole in ((b'{"url": "x"}\n', False), (b'{"url": "x"}\nend\n', True)):
+    about = {"workdir": str(tmp_path), "setup_id": folder.name, "what": "addresses"}
+    query = build_query("take", **about, file="data.addresses", bytes=26)
+    for sent, is_whole in ((b'{"url": "x"}\n', False), (b'{"url": "x"}\n' * 2, True)):
         done = subprocess.run(
             ["sh", "-c", f"umask 022; {query}"],
             input=sent,
@@ -359,7 +359,7 @@ def test_signed_download_addresses_are_saved_privately_and_only_if_complete(tmp_
             check=False,
         )
         assert (b"\narrived\n" in done.stdout) is is_whole
-        kept = {file.name: file for file in folder.iterdir() if file.name != "data.sender"}
+        kept = {file.name: file for file in folder.iterdir() if file.name != "addresses.sender"}
         assert [*kept] == ["data.addresses"] * is_whole
     assert kept["data.addresses"].read_bytes() == sent
     assert stat.S_IMODE(kept["data.addresses"].stat().st_mode) == 0o600

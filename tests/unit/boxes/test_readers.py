@@ -67,7 +67,7 @@ from bootstrap.steps.events import Event
 from bootstrap.steps.plan import STEPS, plan_rows
 from bootstrap.transfer.frames import BoxFile, BoxResults, GivenFile, Transfer, WantedFile
 from bootstrap.transfer.push import push_folder
-from bootstrap.transfer.sender import Sender
+from bootstrap.transfer.sender import READY, Sender
 from bootstrap.ui.screens import JsonScreen
 from tests.logins import login_on
 from tests.unit.boxes.conftest import text_of, told
@@ -136,13 +136,12 @@ def all_of(wire: Any) -> bytes:
 def before_ready(wire: Any) -> bytes:
     """Return what a box answers to a sender before it is ready."""
     sender = Sender(wire=wire, workdir="/w", setup=SETUP, failed=str)
-    return sender.read(sender.start_query("take_data", setup_id=SETUP), b"\nready\n")
+    return sender.read(sender.take("data.sent", 4), READY)
 
 
 def confirmed(wire: Any) -> None:
     sender = Sender(wire=wire, workdir="/w", setup=SETUP, failed=str)
-    stream = sender.start_query("take_data", setup_id=SETUP)
-    sender.pass_on(stream, [b"wheel"], b"\narrived\n")
+    sender.pass_on(sender.take("uv.whl", 5), [b"wheel"])
 
 
 def end_of_setup(wire: Any) -> None:

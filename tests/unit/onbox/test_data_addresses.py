@@ -133,6 +133,6 @@ def test_a_bucket_download_fails_at_once_if_no_machine_sends_signed_urls(
     monkeypatch.setattr(sources, "tell", lambda line: None)
     with pytest.raises(DataError, match="no signed URLs"):
         signer.fetch(("s3://corpus/large.bin", "large.bin"))
-    monkeypatch.setattr(sources, "tell", lambda line: signer.file.write_text("end\n"))
+    monkeypatch.setattr(sources, "tell", lambda line: signer.file.write_text(""))
     with pytest.raises(DataError, match="could not sign any URL"):
         signer.fetch(("s3://corpus/large.bin", "large.bin"))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.link import build_query
+from bootstrap.link.query import ask
 from bootstrap.onbox import run_queue
 from bootstrap.onbox.processes import is_alive
 from bootstrap.onbox.results import keep_results
@@ -303,7 +303,7 @@ def test_setup_restarts_the_killed_waiting_processes_of_queued_runs(box: QueueBo
 def test_stop_removes_a_queued_run_and_the_next_queued_run_begins(box: QueueBox) -> None:
     box.begin(box.make("live"))
     out, following = (box.begin(box.make(name, queue="gpus")) for name in ("out", "following"))
-    query = build_query("stop", workdir=str(box.home.parent), what="out", repo_key="homework")
+    query = ask("run_processes", {"runs": "homework/out"}, workdir=str(box.home.parent))
     for shell in ("dash", "bash"):
         done = subprocess.run([shell, "-c", query], capture_output=True, text=True, check=True)
         assert (done.stdout, done.stderr) == (

@@ -267,7 +267,7 @@ def test_stop_ends_runs_of_the_given_repository_only(tmp_path: Path) -> None:
         for key, processes in each.items():
             run = tmp_path / f".boxstrap/runs/{key}/train-1"
             lay(CASES["its runner was killed"], processes, run)
-        query = build_query("stop", workdir=str(tmp_path), what="", repo_key="homework")
+        query = ask("run_processes", {"runs": "homework/*"}, workdir=str(tmp_path))
         assert said("sh", query) == "stopped\ttrain-1\tfinished 143\n"
         assert each["homework"].living.wait(PATIENCE_S) == -signal.SIGTERM
         assert each["other"].living.poll() is None

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.link import build_query
+from bootstrap.link.query import ask
 from bootstrap.onbox.run_folder import RunFolder
 from bootstrap.onbox.runs import new_run, runner
 from tests.box_programs import lay_programs, runner_of
@@ -184,7 +184,7 @@ def test_stop_asks_each_process_of_a_run_only_once(killed: bool, tmp_path: Path)
     if killed:
         runner.kill()
         runner.wait()
-    text = build_query("stop", workdir=str(tmp_path), what="train-1", repo_key="homework")
+    text = ask("run_processes", {"runs": "homework/train-1"}, workdir=str(tmp_path))
     # As on a box, its parent reaps the runner when it ends.
     waiting = threading.Thread(target=runner.wait)
     waiting.start()

@@ -88,7 +88,7 @@ def test_top_finds_the_run_of_a_process_by_the_variable_boxstrap_run() -> None:
 
 @pytest.mark.slow
 def test_the_first_sample_of_top_shows_a_cpu_load_above_0_on_a_busy_box(tmp_path: Path) -> None:
-    command = [sys.executable, "-I", "-B", MAIN, "runs.top_stream", "--runs", str(tmp_path)]
+    command = [sys.executable, "-I", "-B", MAIN, "runs.top_stream", str(tmp_path), '{"every": 2}']
     busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     top_there = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert top_there.stdout

@@ -465,7 +465,7 @@ def test_cancelling_a_setup_that_waits_for_a_lost_link_ends_it_with_a_cancelled_
 def test_a_setup_that_was_stopped_on_the_box_fails_as_cancelled(box: ScriptedBox) -> None:
     setup = box.ask().begin().reach_the_wait()
     wire = box.ask().context.box.wire
-    run_script(wire, build_query("stop", workdir=str(box.folder), what="setup", repo_key=""))
+    run_script(wire, build_query("stop", workdir=str(box.folder)))
     setup.end()
     assert isinstance(setup.error, StepFailedError)
     assert "was cancelled" in setup.error.what
