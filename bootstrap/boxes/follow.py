@@ -43,8 +43,15 @@ _LOOK = "What runs on the box goes on. Log in with ssh and see what it does."
 def file_tail(wire: Wire, file: str, workdir: str, most: int, redact: Sequence[str] = ()) -> bytes:
     """Return the last `most` bytes of a file in boxstrap's folder; empty if it doesn't exist. The
     box redacts the secrets that `redact` names. Raises LinkLost, NoAnswer."""
-    query = build_query("tail", BoxRedaction(redact), workdir=workdir, file=file, bytes=most)
+    query = tail_query(file, str(most), workdir, BoxRedaction(redact))
     return run_script(wire, query, timeout=60)
+
+
+def tail_query(
+    file: str, part: str, workdir: str, there: BoxRedaction, *, follows: bool = False
+) -> str:
+    """Return what prints a file from its byte `+N` on, or its last N bytes."""
+    return build_query("tail", there, workdir=workdir, file=file, bytes=part, follows=follows)
 
 
 def follow_file(
@@ -58,7 +65,7 @@ def follow_file(
     # The link may have broken inside a secret, so the box must read that secret from its start.
     skip = min(start, _LONGEST_SECRET) if redact else 0
     there = BoxRedaction(redact, skip, same_length=True)
-    query = build_query("follow", there, workdir=workdir, file=file, **{"from": start - skip + 1})
+    query = tail_query(file, f"+{start - skip + 1}", workdir, there, follows=True)
     return stream_script(wire, query)
 
 

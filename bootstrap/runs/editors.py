@@ -7,6 +7,7 @@ are changed so that the editor asks nothing.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -30,6 +31,7 @@ from bootstrap.link.wire import Wire
 from bootstrap.paths import ask_program
 from bootstrap.runs import jsonc
 from bootstrap.runs.remote_command import RemoteProject, project_of
+from bootstrap.steps.shell import sent_program
 from bootstrap.ui.screen import Screen
 
 OLDEST_GLIBC = (2, 28)
@@ -50,6 +52,9 @@ def lacks(facts: Mapping[str, Sequence[str]], *, forwards: bool) -> list[Lack]:
     def lack(code: str, says: str) -> None:
         found.append(Lack(code, says))
 
+    if not facts:
+        lack("python", "there is no Python 3.8 or later on it to look with")
+        return found
     libc, kernel = _one(facts, "libc"), _one(facts, "kernel")
     tools = set(facts.get("tool", ()))
     if not forwards:
@@ -108,8 +113,7 @@ class EditorState:
 
 def read_editor_state(wire: Wire, editor: Editor, python: str) -> EditorState:
     """Query the box; nothing is changed."""
-    script = build_query("editor", settings=editor.machine_settings, python=python)
-    head, _, rest = run_script(wire, script, timeout=60).partition(b"settings\n")
+    head, _, rest = _asked(wire, editor, python=python).partition(b"settings\n")
     facts: dict[str, list[str]] = {}
     for name, value in answer_rows(head):
         facts.setdefault(name, []).append(value[:500])
@@ -156,10 +160,14 @@ def setting_name(path: tuple[str, ...]) -> str:
 def write_settings(wire: Wire, editor: Editor, found: EditorState, text: str) -> bool:
     """Write the settings; False if they were changed in the meantime, or the disk is full."""
     data = text.encode("utf-8", errors="surrogateescape")
-    script = build_query(
-        "settings", settings=editor.machine_settings, bytes=len(data), sum=found.sum
-    )
-    return b"written" in run_script(wire, script, stdin=data, timeout=60)
+    return b"written" in _asked(wire, editor, data, bytes=len(data), sum=found.sum)
+
+
+def _asked(wire: Wire, editor: Editor, data: bytes = b"", **asked: object) -> bytes:
+    """Return what `onbox/editor.py` answers there."""
+    request = json.dumps({"settings": editor.machine_settings, **asked})
+    query = build_query("transfer", program=sent_program("onbox/editor.py"), request=request)
+    return run_script(wire, query, stdin=data, timeout=60)
 
 
 _PLATFORM, _EXTENSIONS = "remote.SSH.remotePlatform", "remote.SSH.defaultExtensions"

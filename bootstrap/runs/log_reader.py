@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 from bootstrap.boxes.at_home import WHOLE, LogPart, RunAtHome
 from bootstrap.boxes.disk import LowDisk
-from bootstrap.boxes.follow import ANSWER_S, CompletionPoller, follow_file
+from bootstrap.boxes.follow import ANSWER_S, CompletionPoller, follow_file, tail_query
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.boxes.run import Run, as_it_ended
 from bootstrap.link.exchange import AnswerStream, answer_number, run_script, stream_script
-from bootstrap.link.query import BoxRedaction, ask, build_query
+from bootstrap.link.query import BoxRedaction, ask
 from bootstrap.link.reconnecting import Backoff
 from bootstrap.link.wire import LinkLost, NoAnswer, Wire
 from bootstrap.value import dataclass, field, replace
@@ -58,8 +58,7 @@ class LogReader:
         there = BoxRedaction(self.box.redacted_there)
         part, workdir = self.part, self.box.workdir
         if part.is_all:
-            bytes_ = f"+{self.at + 1}"
-            query = build_query("tail", there, workdir=workdir, file=self.file, bytes=bytes_)
+            query = tail_query(self.file, f"+{self.at + 1}", workdir, there)
         else:
             asked = {"until": part.until, "lines": part.lines, "pattern": part.pattern}
             about = {"ask": "part", "file": self.file, "start": self.at, **asked}

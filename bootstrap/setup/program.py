@@ -19,7 +19,7 @@ from bootstrap.value import dataclass
 
 _LIBRARY_HERE = re.compile(r"^( *)# library: ([a-z0-9_/ ]+)\n", re.MULTILINE)
 _NOT_OF_IT = (
-    *("onbox/transfer/", "onbox/probe.py", "onbox/server.py"),
+    *("onbox/transfer/", "onbox/probe.py", "onbox/server.py", "onbox/editor.py"),
     "doors/fetch.sh",
 )
 """What comes with a query and doesn't stay, or before a narrow door's program."""

@@ -42,7 +42,7 @@ class Transfer:
     def __init__(self, wire: Wire, workdir: str) -> None:
         """Start the program without waiting for it. Raises LinkLost."""
         self._wire = wire
-        query = build_query("transfer", workdir=workdir, program=sent_program(PROGRAM))
+        query = build_query("transfer", workdir=workdir, program=sent_program(PROGRAM), request="")
         self._stream = stream_script(wire, query)
         self._held = bytearray()
         self._came = deque[Frame]()

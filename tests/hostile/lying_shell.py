@@ -29,18 +29,18 @@ BAD_UTF8 = b"\xff\xfe\xc3(\xed\xa0\x80\xf5\x80 end"
 # Text that occurs in only one query.
 SIGNS = {
     "receive": "module='work.store'",
-    "sync": "lacking=",
+    "sync": "tool='git'",
     "back": "module='work.back'",
     "probe": "show_more()",
     "launch": "receive()",
-    "follow": "tail --version",
+    "follow": "follows='yes'",
     "setup_end": "state=gone",
-    "tail": 'tail -c "$bytes"',
+    "tail": 'tail "$@"',
     "first": '"verb": "first"',
     "made": "module='work.made'",
     "record": '"ask": "record"',
     "box_id": "%.200s",
-    "transfer": "sys.version_info < (3, 8)",
+    "transfer": "/venv/main/bin/python",
     "end": '"verb": "end"',
 }
 

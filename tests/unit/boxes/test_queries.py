@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.boxes.follow import tail_query
 from bootstrap.boxes.probe import parse_probe
 from bootstrap.boxes.run_details import parse_details
 from bootstrap.link.exchange import shell_command
-from bootstrap.link.query import ask, build_query
+from bootstrap.link.query import NO_REDACTION, ask, build_query
 from bootstrap.steps.shell import Value, sent_module
 from tests.unit.boxes.conftest import BoxHome
 from tests.unit.profile import hostile
@@ -39,7 +40,7 @@ ASKED: dict[str, dict[str, Value]] = {
         "hint_files": "/etc/passwd /nowhere",
         "details": '{"redact": []}',
     },
-    "tail": {"file": LOG, "bytes": 5},
+    "tail": {"file": LOG, "bytes": 5, "follows": False},
     "ask": {
         **{"module": "verbs", "file": "verbs.py", "tool": "sh", "text": "", "lacking": ""},
         **{"request": '{"verb": "end", "run": "homework-1/train-2"}', "waits": 0},
@@ -336,7 +337,7 @@ def test_a_query_to_a_box_runs_no_command_hidden_in_a_hostile_path(
     case: hostile.HostileCase, box_home: BoxHome
 ) -> None:
     folder = box_home.path / "runs"
-    text = build_query("tail", workdir=case.value, file=case.value, bytes=1)
+    text = tail_query(case.value, "1", case.value, NO_REDACTION)
     done = subprocess.run(
         ["sh", "-c", text], stdin=subprocess.DEVNULL, cwd=folder, capture_output=True, check=False
     )
