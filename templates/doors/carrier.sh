@@ -100,34 +100,16 @@ heed_stop() {
 # If the machine ends with this command (`wait`), the command lasts as long as the training; a person sees it begin.
 look_after_training() {
   if [ -n "$WAIT" ]; then
-    wait_for_training
-  elif [ -n "$TRAIN_COMMAND" ] && find_newest; then
-    show_beginning "$newest"
+    # Behind: a signal is heeded meanwhile.
+    tell_newest wait &
+    wait "$!" || exit
+  elif [ -n "$TRAIN_COMMAND" ]; then
+    tell_newest || :
   fi
 }
 
-# Sets newest to the folder of the run that started last: that of an older one may have been written to later.
-find_newest() {
-  local dir key ONBOX=$BOX_HOME/box/current/onbox/__main__.py
-  newest=''
-  key=$(onbox work.repository "$BOX_HOME" "$REPO_KEY" "$REPO_ROOT" "$REPO_NAME") || return
-  for dir in "$BOX_HOME/runs/$key"/*/; do
-    [ -n "$newest" ] && [ ! "$dir/started" -nt "$newest/started" ] || newest=${dir%/}
-  done
-  [ -d "$newest" ]
-}
-
-wait_for_training() {
-  local shows rc
-  find_newest || return 0
-  until [ -f "$newest/log" ]; do sleep 0.1; done
-  tail -n +1 -s 0.2 -f "$newest/log" &
-  shows=$!
-  # Behind: a signal is heeded meanwhile.
-  ask_run wait "$newest" >"$SETUP_DIR/ends" &
-  wait "$!" || :
-  sleep 0.5
-  kill "$shows"
-  rc=$(sed -nE 's/^finished ([0-9]+).*/\1/p' "$SETUP_DIR/ends")
-  exit "${rc:-1}"
+# tell_newest [wait]: see onbox/runs/newest.py.
+tell_newest() {
+  local ONBOX=$BOX_HOME/box/current/onbox/__main__.py
+  onbox runs.newest "$BOX_HOME" "$REPO_KEY" "$REPO_ROOT" "$REPO_NAME" "$@"
 }

@@ -46,25 +46,6 @@ hand_over_secrets() {
   cmp -s "$SETUP_DIR/secrets" "$BOX_HOME/secrets" || rm -f "$BOX_HOME"/steps/*/shell.ok "$BOX_HOME/secrets.ids"
 }
 
-# show_beginning RUN: prints what became of it, and where to look; on a terminal also its first lines, once it has some.
-show_beginning() {
-  local waited=0 state rc
-  if [ -t 1 ]; then
-    until [ -s "$1/log" ] || [ -f "$1/exit" ] || [ "$waited" -ge 300 ]; do sleep 0.1 && waited=$((waited + 1)); done
-    head -n 5 "$1/log" 2>/dev/null || :
-  fi
-  IFS=$'\t' read -r state _ < <(ask_run end "$1") || :
-  read -r state rc _ <<<"$state"
-  printf '%s: %s\nits log: tail -F %s\nits terminal: tmux -L boxstrap attach\nover SSH, from your own machine: boxstrap status --host HOST\n' \
-    "${1##*/}" "$state${rc:+ $rc}" "$1/log"
-}
-
-# ask_run VERB RUN: see onbox/verbs.py.
-ask_run() {
-  local ONBOX=$BOX_HOME/box/current/onbox/__main__.py
-  onbox verbs "$BOX_HOME" "{\"verb\": \"$1\", \"run\": \"${2#"$BOX_HOME/runs/"}\", \"patience\": \"1000000000\"}"
-}
-
 refuse() {
   printf 'boxstrap: %s.\n' "$*" >&2
   [ -n "$SETUP_DIR" ] || printf 'Nothing was changed.\n' >&2
@@ -72,7 +53,7 @@ refuse() {
 }
 
 not_started() {
-  ! find_newest || show_beginning "$newest"
+  tell_newest || :
   printf 'boxstrap: a run of other work is alive, and this was not started: wait for it, or stop it\n' >&2
   exit 8
 }

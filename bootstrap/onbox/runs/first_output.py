@@ -44,7 +44,7 @@ def await_output(run: RunFolder, seconds: float) -> None:
     began = now = time.monotonic()
     until = began if run.state() == QUEUED else began + seconds
     while now < until and not run.has("exit") and run.state() != DIED:
-        lines = [line[:LONGEST] for line in re.split("[\0\r\n]", _begin_of(run, _READ))]
+        lines = [line[:LONGEST] for line in re.split("[\0\r\n]", begin_of(run, _READ))]
         said = [line for line in lines if not _OTHER.search(line)]
         if any(map(_OWN.search, said)):
             break
@@ -55,7 +55,7 @@ def await_output(run: RunFolder, seconds: float) -> None:
         now = time.monotonic()
 
 
-def _begin_of(run: RunFolder, most: int) -> str:
+def begin_of(run: RunFolder, most: int) -> str:
     try:
         with open(f"{run.path}/log", "rb") as log:
             return log.read(most).decode("utf-8", "surrogateescape")
@@ -70,7 +70,7 @@ def became(run: RunFolder) -> Iterator[str]:
         time.sleep(0.3)  # a failure at its start shows by then
         tries = 30
         # What printed a traceback takes its time to end: its threads, its GPU.
-        while tries and not run.has("exit") and _TRACEBACK in _begin_of(run, _READ):
+        while tries and not run.has("exit") and _TRACEBACK in begin_of(run, _READ):
             time.sleep(0.1)
             tries -= 1
     state, log = run.state(), run.stat("log")
@@ -86,10 +86,10 @@ def became(run: RunFolder) -> Iterator[str]:
         state = state if is_made else "finished 0 nothing"
     yield state
     failed = state.startswith("finished") and not state.startswith("finished 0")
-    yield run.end("log", _SHOWN) if failed else _begin_of(run, _SHOWN)
+    yield run.end("log", _SHOWN) if failed else begin_of(run, _SHOWN)
 
 
 def show(run: RunFolder, seconds: float, mark: str) -> None:
     await_output(run, seconds)
-    for part in (f"{_begin_of(run, _SHOWN)}\n{mark}", *became(run)):
+    for part in (f"{begin_of(run, _SHOWN)}\n{mark}", *became(run)):
         os.write(1, f"{part}\n".encode("utf-8", "surrogateescape"))

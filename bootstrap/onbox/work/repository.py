@@ -2,13 +2,11 @@
 
 `steps/KEY` notes for each one: `repo.root`, the first commit of its main line; `repo.dir`, its
 folder; `repo.key`, the key that it has here, if somebody else calls it KEY.
-`onbox work.repository BOX_HOME KEY ROOT NAME` prints its key, for doors.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 
 from ..git import BoxGit
@@ -66,7 +64,3 @@ def placed_by_us(folder: str) -> bool:
     mark = "refs/boxstrap/placed"
     packed = (line.partition(" ")[2] for line in lines_of(f"{folder}/.git/packed-refs"))
     return os.path.exists(f"{folder}/.git/{mark}") or mark in packed
-
-
-def main() -> None:
-    os.write(1, os.fsencode(find_repository(*sys.argv[1:])[0]))

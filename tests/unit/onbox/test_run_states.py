@@ -206,14 +206,11 @@ def test_no_run_may_use_the_tree_of_a_running_or_queued_run(name: str, workdir: 
 def wait_for_training(workdir: Path) -> subprocess.CompletedProcess[str]:
     """The carrier's function, on a box with this folder."""
     lay_programs(workdir / ".boxstrap/box/current")
-    parts = [
-        functions("lib", "stage0", ("find_python", "onbox")),
-        functions("doors", "terminal", ("ask_run",)),
-    ]
-    parts += [functions("doors", "carrier", ("find_newest", "wait_for_training"))]
-    script = f"BOX_HOME={workdir}/.boxstrap SETUP_DIR={workdir} WAIT=yes\n"
+    parts = [functions("lib", "stage0", ("find_python", "onbox"))]
+    parts += [functions("doors", "carrier", ("tell_newest", "look_after_training"))]
+    script = f"BOX_HOME={workdir}/.boxstrap WAIT=yes\n"
     script += "REPO_KEY=homework REPO_ROOT='' REPO_NAME=''\n"
-    command = ["bash", "-c", f"{script}{''.join(parts)}\nwait_for_training"]
+    command = ["bash", "-c", f"{script}{''.join(parts)}\nlook_after_training"]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
 
 
