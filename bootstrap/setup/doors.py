@@ -519,8 +519,11 @@ def render_fetching(
         profile,
         door_recipe(profile, source, leave, program().digest),
         fetched=[("PROGRAM_URL", source.url or ""), ("PROGRAM_REF", ref)],
-        fetch=bare_shell(shell_part("lib", "git") + shell_part("doors", "fetch")),
+        fetch=bare_shell(functions("doors", "access", _ACCESS) + shell_part("doors", "fetch")),
     )
+
+
+_ACCESS = ("ask_host", "with_access", "ask_for", "refuse")
 
 
 def door_recipe(profile: Profile, source: Source, leave: tuple[str, ...], digest: str) -> str:

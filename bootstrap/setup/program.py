@@ -43,7 +43,7 @@ _OF_FEW = {
 """What a packed door leaves out, unless the profile sets this variable."""
 
 _IN_BOTH = (
-    *("defaults.sh", "doors/access.sh", "lib/errors.sh", "lib/git.sh", "lib/process.sh"),
+    *("defaults.sh", "doors/access.sh", "lib/errors.sh", "lib/process.sh"),
     *("lib/python.sh", "lib/stage0.sh", "onbox/retries.py"),
     *("onbox/packages.py", "onbox/processes.py", "onbox/work/fetch.py"),
     *("onbox/python/uv_release.py", "onbox/python/fetch_uv.py", "onbox/python/bring_uv.py"),

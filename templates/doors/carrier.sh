@@ -42,10 +42,29 @@ look() {
   fi
 }
 
+# Fills GATHERED with NAME=VALUE of each secret; ends here, with nothing changed, if one can't be had.
+gather() {
+  local name
+  for name in "${SECRETS[@]}"; do
+    VALUE=$(box_value "$name")
+    [ -n "$VALUE" ] || ask_for "$name" ||
+      refuse "the secret $name is not in this box's environment, and there is no terminal to ask on"
+    GATHERED+=("$name=$VALUE")
+  done
+}
+
+# Puts the secrets into the setup's folder. If one changed since the last time, the step `shell` runs again.
+hand_over_secrets() {
+  [ "${#GATHERED[@]}" -gt 0 ] || return 0
+  printf '%s\0' "${GATHERED[@]}" | write_file "$SETUP_DIR/secrets" 600
+  cmp -s "$SETUP_DIR/secrets" "$BOX_HOME/secrets" || rm -f "$BOX_HOME"/steps/*/shell.ok "$BOX_HOME/secrets.ids"
+}
+
 start_setup() {
   # If git has to be installed first, that comes before the check whether the repository can be read.
   if [ -n "$REPO_URL" ] && ! have git; then run_script only=tools; fi
-  if [ -n "$REPO_URL" ]; then gain_access; fi
+  # Unless the box has this commit already.
+  [ -z "$REPO_URL" ] || grep -qE $'^plan\trepo\t(done|alive|broken)$' <<<"$PLAN" || with_access "$REPO_URL" can_read
   # shellcheck disable=SC2086 # words of our own
   run_script $WORDS
 }
@@ -112,4 +131,17 @@ look_after_training() {
 tell_newest() {
   local ONBOX=$BOX_HOME/box/current/onbox/__main__.py
   onbox runs.newest "$BOX_HOME" "$REPO_KEY" "$REPO_ROOT" "$REPO_NAME" "$@"
+}
+
+not_started() {
+  tell_newest || :
+  printf 'boxstrap: a run of other work is alive, and this was not started: wait for it, or stop it\n' >&2
+  exit 8
+}
+
+# end_failed EXIT LOG...: prints the end of the logs and what the exit code means, then exits.
+end_failed() {
+  tail -qn 12 "${@:2}" >&2 || :
+  [ "$1" -ne 6 ] || printf 'boxstrap: return this box\n' >&2
+  exit "$1"
 }

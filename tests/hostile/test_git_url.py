@@ -308,8 +308,7 @@ def test_git_on_a_box_sends_the_token_to_no_host_after_a_redirect(
 
 def _ask_on_a_box(what: str, url: str, folder: Path, limit_s: float = 60) -> None:
     script = "".join(
-        (shipped("templates") / each).read_text()
-        for each in ("lib/git.sh", "doors/access.sh", "doors/fetch.sh")
+        (shipped("templates") / each).read_text() for each in ("doors/access.sh", "doors/fetch.sh")
     )
     subprocess.run(
         ["bash", "-c", f"{script}\n{_ON_A_BOX[what]}"],

@@ -346,7 +346,7 @@ def test_a_pasted_script_says_to_return_the_box_only_if_it_ends_with_exit_code_6
     rc: int, says: str
 ) -> None:
     """Exit 6 comes from the smoke test too, which runs once the environment is built."""
-    script = functions("doors", "terminal", ("end_failed",))
+    script = functions("doors", "carrier", ("end_failed",))
     call = ["bash", "-c", f"{script}\nend_failed {rc} /dev/null"]
     done = subprocess.run(call, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (rc, says)
