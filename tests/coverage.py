@@ -2,16 +2,12 @@
 
 Covered are programs that the tests start, forks of their server, and threads: what runs on this
 machine, and of `onbox/` what tests run here, also as a program that is sent to this machine as a
-box. What runs inside a box of the rig is not counted.
+box, and what the own Python of a box of the rig runs.
 """
 
 from __future__ import annotations
 
-import bisect
-import itertools
 import json
-import re
-import shutil
 import sys
 from fnmatch import fnmatch
 from importlib import import_module
@@ -21,18 +17,12 @@ from typing import NamedTuple
 import coverage
 from coverage import Coverage
 
-from tests.boxes.places import SCRIPTS
-
 HERE = Path(__file__).resolve().parents[1]
 FOLDER = HERE / ".coverage"
-TEMPLATES = HERE / "templates"
 AT_LEAST = {
     "renting": (95, ("bootstrap/renting/*",)),
     "teardown": (95, ("bootstrap/renting/teardown.py", "bootstrap/renting/loss_check.py")),
-    "transfer": (
-        95,
-        ("bootstrap/transfer/*", "bootstrap/transfer/frames.py", "bootstrap/onbox/transfer/*"),
-    ),
+    "transfer": (95, ("bootstrap/transfer/*", "bootstrap/onbox/transfer/*")),
     "consent": (95, ("bootstrap/profile/consent.py",)),
     "redaction": (95, ("bootstrap/onbox/redact.py", "bootstrap/sanitize.py")),
     "the whole": (85, ("bootstrap/*",)),
@@ -91,12 +81,6 @@ def use_whole_programs() -> None:
     shell._LOAD = _SAVE_AT_HANGUP + load
 
 
-def keep_traces() -> None:
-    """Let the shell of a box see BASH_ENV, which every script that is sent there forgets first."""
-    exchange = import_module("bootstrap.link.exchange")
-    exchange._EXEC = exchange._EXEC.replace(" -u BASH_ENV", "")
-
-
 ON_BOX = "/dev/boxstrap-coverage"
 """Where a box of the rig writes what it ran: `/dev` is left out when what changed is listed."""
 _PACKAGES = "/usr/lib/python3/dist-packages"
@@ -110,7 +94,7 @@ _SETTINGS = f"""\
 [run]
 branch = true
 parallel = true
-include = */onbox/*, */onbox/redact.py
+include = */onbox/*
 data_file = {ON_BOX}/data
 patch = fork, _exit
 sigterm = true
@@ -119,11 +103,8 @@ disable_warnings = no-data-collected, couldnt-parse, module-not-measured
 
 
 def box_files() -> dict[str, str]:
-    """Return the files of a box that let its Python and its bash measure themselves."""
-    return {
-        f"{_PACKAGES}/a1_coverage.pth": _STARTS,
-        "/etc/ssh/sshd_config.d/coverage.conf": f"SetEnv BASH_ENV={ON_BOX}/trace.sh\n",
-    }
+    """Return the files of a box that let its Python measure itself."""
+    return {f"{_PACKAGES}/a1_coverage.pth": _STARTS}
 
 
 def box_mounts() -> tuple[str, ...]:
@@ -132,100 +113,13 @@ def box_mounts() -> tuple[str, ...]:
     folder.mkdir(exist_ok=True)
     folder.chmod(0o1777)
     (folder / "settings").write_text(_SETTINGS)
-    shutil.copy(SCRIPTS / "trace.sh", folder)
     return (
         f"bind {_PACKAGES}/coverage {Path(coverage.__file__).parent}",
         f"bind {ON_BOX} {folder}",
     )
 
 
-# -- the tables
-
-
-# -- the shell
-
-
-class ShellFunction(NamedTuple):
-    """A function of a template: its file, its name, and its lines that hold a command, from 0."""
-
-    file: str
-    name: str
-    lines: frozenset[int]
-
-
-_DEFINES = re.compile(r"( *)([a-z_]+)\(\) ")
-_NO_COMMAND = re.compile(r"(#.*|\{|\}|\)|fi|done|esac|;;|else|then|do|[^()]*\)|)$")
-_GOES_ON = re.compile(r"(\\|\||&&)$")
-_HEREDOC = re.compile(r"<<-?'?([A-Z]+)")
-
-
-def shell_functions() -> list[ShellFunction]:
-    """Return the functions of the scripts that bash runs on boxes."""
-    found = []
-    for file in sorted(TEMPLATES.glob("*/*.sh")):
-        if file.parent.name in ("lib", "box"):
-            name, at, lines, close = "", 0, set[int](), ""
-            ends, before = "", ""
-            for line in file.read_text().splitlines():
-                if (defined := _DEFINES.match(line)) and not ends:
-                    name, at, lines, close = defined[2], 0, set[int](), f"{defined[1]}}}"
-                words = line.strip()
-                is_whole = bool(defined) and words.endswith("}")
-                if ends:
-                    ends = "" if words == ends else ends
-                elif is_whole or not (
-                    defined or _NO_COMMAND.match(words) or _GOES_ON.search(before)
-                ):
-                    lines.add(at)
-                if not ends and (heredoc := _HEREDOC.search(words)):
-                    ends = heredoc[1]
-                if name and (is_whole or line == close):
-                    path = file.relative_to(TEMPLATES).as_posix()
-                    found.append(ShellFunction(path, name, frozenset(lines)))
-                    name = ""
-                at, before = at + 1, words
-    return found
-
-
-def shell_lines(folder: Path) -> dict[tuple[str, str], set[int]]:
-    """Return which lines of each function ran, by the script that ran and the function's name.
-
-    A line counts from the one that defines the function, which is 0.
-    """
-    ran: dict[tuple[str, str], set[int]] = {}
-    for trace in folder.glob("shell.*"):
-        script, *told = trace.read_text().split("\n")
-        starts = [(int(line), name) for line, _, name in (e.partition(":") for e in told) if name]
-        for line in (int(each) for each in told if each.isdigit()):
-            at = bisect.bisect_right(starts, (line, "~")) - 1
-            if at >= 0:
-                name = starts[at][1].partition("(")[0].strip()
-                ran.setdefault((script, name), set()).add(line - starts[at][0])
-    return ran
-
-
-def print_shell(folder: Path) -> None:
-    """Print of each file how many functions and about how many lines ran, and what never did."""
-    ran = shell_lines(folder)
-    print("\nShell of boxes: functions that ran, about how many of their lines, and the others:")
-    for file, group in itertools.groupby(shell_functions(), lambda each: each.file):
-        functions = list(group)
-        own = Path(file).name
-        found = {
-            each.name: set().union(
-                *(
-                    lines
-                    for (script, name), lines in ran.items()
-                    if name == each.name and (not file.startswith("box/") or script == own)
-                )
-            )
-            for each in functions
-        }
-        there = sum(len(each.lines) for each in functions)
-        lines = sum(len(each.lines & found[each.name]) for each in functions)
-        never = [name for name, lines_ran in found.items() if not lines_ran]
-        count = f"{len(functions) - len(never):3} of {len(functions):3}"
-        print(f"{count}  {100 * lines / (there or 1):4.0f} %  {file}  {' '.join(never)}")
+# -- the table
 
 
 def main() -> int:
@@ -246,7 +140,6 @@ def main() -> int:
         found = total(files, *patterns)
         failed += found.percent < least
         print(f"{found}  {name}{'' if found.percent >= least else f': less than {least} %'}")
-    print_shell(folder / "boxes")
     measured.html_report(
         directory=str(folder / "html"), include=["bootstrap/*"], ignore_errors=True
     )

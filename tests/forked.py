@@ -220,7 +220,6 @@ def _import_all() -> None:
             import_module(name)
     if measuring():
         import_module("tests.coverage").use_whole_programs()
-        import_module("tests.coverage").keep_traces()
     # Caches that each command for a door, each transfer and each log would fill again.
     program = import_module("bootstrap.setup.program")
     _ = program.program().digest
