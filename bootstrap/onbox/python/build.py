@@ -142,7 +142,7 @@ class Build:
             says = f"{env.folder} has Python {version}; the profile wants {values.python_version}"
             advice = "choose another python.venv, or move it away on the box"
             raise StepError("python-version", says, advice)
-        log(f"adopted: {env.folder}")
+        log(f"{'kept' if env.is_ours else 'adopted'}: {env.folder}")
         pip = [env.python, "-I", "-m", "pip", "--version"]
         if values.installer == "pip" and run(pip, os.environ).code:
             self._retries.must(lambda: self._uv.run([*into(env.folder), "--quiet", "pip"]))

@@ -80,7 +80,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BuildPlace:
     return BuildPlace(tmp_path)
 
 
-def test_setup_makes_an_environment_once_and_records_its_package_folder(place: BuildPlace) -> None:
+def test_setup_makes_an_environment_once_and_records_its_package_folder(
+    place: BuildPlace, capfd: pytest.CaptureFixture[str]
+) -> None:
     place.build().build()
     env = f"{place.tree}/.venv"
     find, made, install = place.words()
@@ -90,8 +92,10 @@ def test_setup_makes_an_environment_once_and_records_its_package_folder(place: B
     assert (place.notes / "python.folders").read_text() == "lib/python3/site-packages\n"
     assert (place.notes / "python.venv").read_text() == f"{env}\n"
     assert not (place.notes / "python.building").exists()
+    capfd.readouterr()
     again = place.build()
     again.build()
+    assert f"kept: {env}" in capfd.readouterr().err
     assert place.words() == [install]
     # A package whose files are gone is not noticed by uv.
     (place.tree / ".venv/lib/python3/site-packages").rmdir()
