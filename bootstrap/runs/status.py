@@ -87,7 +87,7 @@ _LINE = 160  # characters of a line of a log
 _FIRST = 4  # number of a run's cells that stand in the first of two lines: name, state, times, cost
 _WIDEST = 60  # characters of a command; --json has all of it
 _NEXT = {
-    "died": "its log and results are still there; to start it again: boxstrap setup --restart{}",
+    "died": "{}; to start it again: boxstrap setup --restart{}",
     "waiting": "the next boxstrap setup of its work begins it",
 }
 """What to do about a run that died, or never started."""
@@ -204,13 +204,14 @@ def _below(row: RunStatus, there: str, *, whole: bool) -> list[str]:
         return [*lines, f"{run.resumed_by} went on from it"]
     if run.interruption and run.is_over and run.begun:
         lines.append(f"to go on on another box: boxstrap up --resume {run.name}")
+    made_none = row.results is not None and row.results.where == "none"
+    what = "its log is still there" if made_none else "its log and results are still there"
     if run.can_resume:
-        how = f"to resume it: boxstrap run --resume {run.name}{there}"
-        lines.append(f"its log and results are still there; {how}")
+        lines.append(f"{what}; to resume it: boxstrap run --resume {run.name}{there}")
     elif run.state == "died" and run.left:
         lines.append(f"to end what lives on of it: boxstrap stop --run {run.name}{there}")
     elif run.state in _NEXT:
-        lines.append(_NEXT[run.state].format(there))
+        lines.append(_NEXT[run.state].format(what, there))
     return lines
 
 

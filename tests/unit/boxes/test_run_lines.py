@@ -11,7 +11,7 @@ import pytest
 from bootstrap.boxes import Failure, find_failure
 from bootstrap.boxes.at_home import row_of, run_of
 from bootstrap.boxes.run import NodeOf, Run, as_it_ended
-from bootstrap.boxes.run_details import UsedGpu, gpu_use, parse_details
+from bootstrap.boxes.run_details import ResultsThere, UsedGpu, gpu_use, parse_details
 from bootstrap.runs.status import RunFromHome, RunStatus, metric_lines, run_lines
 from bootstrap.value import document
 from tests.unit.boxes.conftest import told
@@ -122,7 +122,12 @@ def test_a_run_that_died_says_whether_the_box_restarted_and_how_to_resume() -> N
     with_box, without = run("train-1", state="died"), run("train-1", state="died", restarted=False)
     first, hint = lines_of([with_box])
     assert "died with the box" in first
-    assert "--restart" in hint
+    assert "its log and results are still there; to start it again: " in hint
+    nothing = ResultsThere(False, 0, 0, 0, 0, ())
+    row = RunStatus(with_box, "k-1", NOW, None, None, None, results=nothing)
+    assert "its log is still there; to start it again: boxstrap setup --restart" in "".join(
+        run_lines([row], NOW)
+    )
     _, hint = lines_of([run("train-1", state="died", can_resume=True)])
     assert "boxstrap run --resume train-1 --host gpu" in hint
     _, hint = lines_of([run("train-1", state="died", resumed_by="train-2")])
