@@ -223,6 +223,7 @@ def test_logs_of_an_unreachable_box_exits_with_3_if_its_newest_run_is_unpulled(
         assert "train-2 is the newest run known, and is not at home" in refused.err
         assert refused.out == ""
     assert there.do("logs", "--run", "train-1").must(0).out == "step 1\n"
+    assert there.do("logs", "--run", "train-1", "--tail", "0").must(0).out == ""
 
 
 def test_logs_follow_of_an_unreachable_box_prints_the_pulled_log_and_ends(there: There) -> None:
