@@ -93,6 +93,8 @@ def links_line(inside: str, shared: Sequence[str], results: Sequence[str] = ()) 
     """Say what trees beside get of a folder of the main tree, "." for all of it."""
     if f"{inside}/".startswith(tuple(f"{one.rstrip('/')}/" for one in results)):
         return "other trees get none of it: train.results lie there, and each run has its own"
+    if inside.partition("/")[0] == ".git":
+        return "other trees get none of it: it lies in git's own folder"
     for one in shared:
         if f"{inside}/".startswith(f"{one.rstrip('/')}/"):
             return f"other trees have a link to {one}, which the profile shares"
@@ -175,7 +177,7 @@ def _target(box: BoxLogin, source: Path, wish: PushOptions, stood_in: Path) -> s
     tree = box.state.repo_dir
     root = repository_root(stood_in)
     if wish.to is not None:
-        return posixpath.join(tree, wish.to)
+        return posixpath.normpath(posixpath.join(tree, wish.to))
     inside = None
     if root is not None and tree:
         whole = real(source.absolute().parent) / source.name  # a link itself is not resolved

@@ -576,6 +576,8 @@ def test_push_sends_a_git_ignored_folder_and_overwrites_only_with_replace(twin: 
     top = twin.user.run("push", str(outside / "c"), *TO_LOCAL).must(0).out
     assert top.endswith("other trees get links to these files\n")
     (twin.tree / "c").unlink()
+    beside = twin.user.run("push", str(outside / "c"), *TO_LOCAL, "--to", "../beside").must(0).out
+    assert "other trees" not in beside
     own = twin.user.home / "own.yaml"
     own.write_text(
         "version: 1\ndata:\n- {from: ~/elsewhere, to: out/whole}\n"

@@ -754,3 +754,4 @@ def test_push_advises_profile_key_shared_for_a_folder_that_the_profile_does_not_
     )
     assert links_line(".", ["data"]) == "other trees get links to these files"
     assert "get none of it" in links_line("out/a", [], ["out/"])
+    assert "get none of it" in links_line(".git/hooks", [])
