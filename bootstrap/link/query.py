@@ -19,7 +19,6 @@ from bootstrap.steps.shell import (
     assignments,
     bare_shell,
     called,
-    named_library,
     sent_program,
     shell_part,
 )
@@ -62,7 +61,7 @@ class AskedBox(Protocol):
 
 _SHARED = (("lib", "owner"), ("queries", "home"), ("lib", "process"))
 """What every query may use: where boxstrap's folder is, and which processes are alive.
-What else it needs it names in a line `# library:`; functions that it doesn't call stay here."""
+Functions that it doesn't call stay here."""
 
 
 @dataclass(frozen=True)
@@ -122,9 +121,8 @@ def ask(  # noqa: PLR0913 - how it may be answered
 @cache
 def _shared(name: str) -> str:
     """Return the library of a query, without the functions that it doesn't call."""
-    own = shell_part("queries", name)
-    library = "".join(shell_part(kind, part) for kind, part in _SHARED) + named_library(own)
-    return bare_shell(called(library, f"find_home\n{own}"))
+    library = "".join(shell_part(kind, part) for kind, part in _SHARED)
+    return bare_shell(called(library, f"find_home\n{shell_part('queries', name)}"))
 
 
 _STORE = 'read_program && store_program "$1"'

@@ -31,7 +31,7 @@ from bootstrap.link.wire import PIECE
 from bootstrap.repo.place import repository_root
 from bootstrap.runs.logs import NamedLog, ShownLog
 from bootstrap.sanitize import SanitizeStream, sanitize
-from bootstrap.steps.shell import quote, shell_part
+from bootstrap.steps.shell import functions, quote, shell_part
 from bootstrap.ui.screen import TEXT_LENGTH, Screen
 
 
@@ -67,7 +67,8 @@ def attach_to(
                 hint=f"Its log: boxstrap logs --host {name}",
             )
     instead = f"boxstrap logs -f --host {name} --run {chosen.name}"
-    line = shell_command(build_query("attach", session=chosen.session, instead=instead))
+    script = build_query("attach", session=chosen.session, instead=instead)
+    line = shell_command(functions("box", "enter", ("know_terminal",)) + script)
     command = ssh_command(box, line, terminal=True) or ["/bin/sh", "-c", line]
     if as_json:
         screen.result({"box": name, "argv": command})
@@ -254,7 +255,7 @@ def _script(box: BoxLogin, command: Sequence[str]) -> str:
     project, home = project_of(box), box.state.home
     words = " ".join(quote(word) for word in (project.folder, *command))
     script = f"box_home={quote(home)} venv={quote(project.venv)}\nset -- {words}\n"
-    script += shell_part("lib", "terminal_type") + shell_part("box", "enter")
+    script += shell_part("box", "enter")
     if len(script.encode(errors="surrogateescape")) > _LONGEST:
         raise UsageError(
             "this command is too long for one command line.",

@@ -17,7 +17,6 @@ from bootstrap.setup.script import RECIPE_HERE, STAGE0, default_values, in_docum
 from bootstrap.steps.shell import assignments, bare_python, bare_shell, onbox_files
 from bootstrap.value import dataclass
 
-_LIBRARY_HERE = re.compile(r"^( *)# library: ([a-z0-9_/ ]+)\n", re.MULTILINE)
 _NOT_OF_IT = (
     *("onbox/transfer/", "onbox/probe.py", "onbox/server.py", "onbox/editor.py"),
     "doors/fetch.sh",
@@ -106,17 +105,11 @@ def program_files(*, bare: bool = False) -> dict[str, str]:
         for file in sorted((shipped("templates") / kind).glob("*.sh")):
             if kind == "lib" and file.stem in STAGE0:
                 continue
-            text = _LIBRARY_HERE.sub(_loads, file.read_text("utf-8"))
-            files[file.name if kind == "box" else f"{kind}/{file.name}"] = text
+            files[file.name if kind == "box" else f"{kind}/{file.name}"] = file.read_text("utf-8")
     files |= onbox_files()
     left = (*_NOT_OF_IT, *_NOT_OF_A_DOOR) if bare else _NOT_OF_IT
     own = {name: text for name, text in files.items() if not name.startswith(left)}
     return {name: _bare(name, text) for name, text in own.items()} if bare else own
-
-
-def _loads(named: re.Match[str]) -> str:
-    """Return the line by which a program of `box/` loads parts of the library."""
-    return f'{named[1]}for _part in {named[2]}; do . "${{0%/*}}/lib/$_part.sh"; done\n'
 
 
 def _bare(name: str, text: str) -> str:

@@ -26,8 +26,6 @@ from typing import Any
 from bootstrap.paths import shipped
 
 _LINT = re.compile(r"\A# shellcheck .*\n")
-_LIBRARY_HERE = re.compile(r"^ *# library: ([a-z0-9_/ ]+)\n", re.MULTILINE)
-"""Names the parts of the library, or of queries, that a query needs."""
 ONBOX = Path(__file__).resolve().parents[1] / "onbox"
 _OWN_IMPORT = re.compile(r"^ *from (\.+)([\w.]*) import (\(?[^#\n]*)", re.MULTILINE)
 
@@ -96,13 +94,6 @@ def load(name,text):
  module.__package__=name.rpartition('.')[0]
  sys.modules[name]=module
  exec(compile(text,name,'exec'),module.__dict__)"""
-
-
-def named_library(text: str) -> str:
-    """Return the parts of the library, and of queries, that lines `# library:` of a text name."""
-    parts = " ".join(_LIBRARY_HERE.findall(text)).split()
-    places = (f"lib/{part}".split("/")[-2:] for part in parts)
-    return "".join(shell_part(kind, name) for kind, name in places)
 
 
 @cache

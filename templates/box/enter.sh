@@ -2,9 +2,21 @@
 # enter: a shell, or one command, in a repository's folder and environment.
 # usage: bash enter.sh FOLDER [COMMAND ARGUMENT...]
 # FOLDER may be a name next to boxstrap's folder. When this is sent, `box_home` and `venv` are set in front of it.
-{
-  # library: terminal_type
 
+# know_terminal: without an entry for TERM, tmux refuses and editors complain: takes one that is near. In POSIX sh: `attach`
+# takes it from here.
+know_terminal() {
+  command -v infocmp >/dev/null 2>&1 && ! infocmp "${TERM:-dumb}" >/dev/null 2>&1 || return 0
+  for _term in xterm-256color xterm screen vt100; do
+    infocmp "$_term" >/dev/null 2>&1 || continue
+    printf 'boxstrap: the terminal type %s is unknown on this box: %s is used\n' "${TERM-}" "$_term" >&2
+    TERM=$_term
+    export TERM
+    return
+  done
+}
+
+{
   [ ! -t 1 ] || know_terminal
   box_home=${box_home:-$(cd "${0%/*}/../.." && pwd -P)}
   case $1 in /*) folder=$1 ;; *) folder=${box_home%/*}/$1 ;; esac

@@ -1,6 +1,5 @@
 # shellcheck shell=sh disable=SC2154 # the variables stand in front when it is sent
 # attach: shows a run's session in this terminal.
-# library: terminal_type
 
 # tmux_of PID: whether it is the server of boxstrap's sessions.
 tmux_of() { [ "$(cat "/proc/$1/comm" 2>/dev/null)" = 'tmux: server' ] && tr '\0' ' ' <"/proc/$1/cmdline" | grep -q -e '-L boxstrap '; }

@@ -58,18 +58,18 @@ def test_setup_warns_that_no_lease_is_enforced_while_the_providers_account_gives
     )
     assert rented.status()["lease"]["limits"]["hours"]["is"] >= counted
     # The provider's start-up hook starts it again; repeated setups add only one line to it.
-    rented.box.run("pkill -KILL -f '(/[l]ease.sh|runs[.]monitor)'")
+    rented.box.run("pkill -KILL -f 'runs[.](keep_)?monitor'")
     assert "its monitor is gone" in rented.run("status").must(0).out
     first, ours, *rest = rented.box.run(f"cat {hook}").splitlines()
     assert (first, rest) == ("#!/bin/bash", ["env >>/etc/environment", "exec true"])
-    assert "/box/current/lease.sh" in ours
+    assert " runs.keep_monitor " in ours
     rented.box.run(f"bash {hook}")
     rented.box.run(
         "for i in $(seq 500); do pgrep -f 'runs[.]monitor' && exit; sleep 0.1; done; false"
     )
     assert rented.status()["lease"]["held"] == "no-answer"
     # A setup without a lease has it held again; one with other terms continues the count.
-    rented.box.run("pkill -KILL -f '(/[l]ease.sh|runs[.]monitor)'")
+    rented.box.run("pkill -KILL -f 'runs[.](keep_)?monitor'")
     rented.run("setup").must(0)
     assert rented.status()["lease"]["held"] == "no-answer"
     rented.run("setup", "--set", "lease.hours=9").must(0)
@@ -113,7 +113,7 @@ def _only_what_was_pulled_is_destroyed(
     there = rented.box.ssh_command("-N", "-R", f"{port}:127.0.0.1:{port}")
     tunnel = subprocess.Popen(there, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        rented.box.run("pkill -KILL -f '(/[l]ease.sh|runs[.]monitor)'")
+        rented.box.run("pkill -KILL -f 'runs[.](keep_)?monitor'")
         terms = f"{rented.folder}/lease.json"
         rented.box.run(f"sed -i 's/:32400.0/:0.5/' {terms}")
         rented.box.run(f"BOXSTRAP_VAST_API={account.url} bash {hook}")

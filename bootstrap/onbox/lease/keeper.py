@@ -180,7 +180,7 @@ class LeaseKeeper:
         """Return whether the provider starts the monitor again at a restart."""
         file = AT_BOOT.get(self._instance.provider) if self._instance else None
         try:
-            return file is not None and "/lease.sh" in file.read_text(errors="replace")
+            return file is not None and " runs.keep_monitor " in file.read_text(errors="replace")
         except OSError:
             return False
 

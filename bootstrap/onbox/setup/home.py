@@ -12,8 +12,9 @@ from glob import escape, glob
 
 from .. import SHELL_PROGRAMS
 from ..git import BoxTree
-from ..processes import begin_apart, is_alive
+from ..processes import is_alive
 from ..run_folder import RunFolder, lines_of, names_in, write_whole
+from ..runs import keep_monitor
 from ..work.repair import remove_folder
 from ..work.repository import placed_by_us
 from .wanted import WantedSetup
@@ -54,16 +55,10 @@ def put_in_order(wanted: WantedSetup, tree: BoxTree) -> None:
         link(f"{home}/box/current", os.path.basename(SHELL_PROGRAMS))
     sweep_programs(home)
     _write_if_changed(f"{home}/AGENTS.md", _FOR_AGENTS, 0o644)
-    attend_lease(home)
+    # Whether its profile has a lease or not: a restart of the box ended its monitor.
+    keep_monitor.keep(home)
     if "repo" in wanted.steps:
         _note_repository(wanted, tree)
-
-
-def attend_lease(home: str) -> None:
-    """Each setup sees to the lease that stands on the box, whether its profile has one or not: a
-    restart ends its monitor."""
-    if os.path.isfile(f"{home}/lease.json") and not is_alive(RunFolder(home).first("lease.pid")):
-        begin_apart("bash", f"{SHELL_PROGRAMS}/lease.sh", home)
 
 
 def link(path: str, target: str) -> None:

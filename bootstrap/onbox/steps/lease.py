@@ -7,10 +7,9 @@ import os
 import time
 from contextlib import suppress
 
-from .. import SHELL_PROGRAMS
-from ..processes import begin_apart, is_alive
 from ..quoted import quoted
 from ..run_folder import RunFolder, lines_of, write_whole
+from ..runs.keep_monitor import is_kept, keep, keeping
 from ..step_report import caution, tell
 from .step import BoxStep
 
@@ -34,11 +33,7 @@ class LeaseStep(BoxStep):
         return quoted("v1", self._terms)
 
     def check(self) -> bool:
-        return lines_of(f"{self.home}/lease.json") == [self._terms] and self._is_attended
-
-    @property
-    def _is_attended(self) -> bool:
-        return is_alive(RunFolder(self.home).first("lease.pid"))
+        return lines_of(f"{self.home}/lease.json") == [self._terms] and is_kept(self.home)
 
     def apply(self) -> None:
         terms = f"{self.home}/lease.json"
@@ -48,8 +43,7 @@ class LeaseStep(BoxStep):
                     os.unlink(f"{self.home}/lease.{word}")
         write_whole(terms, self._terms, 0o600)
         self._begin_at_boot("/root/onstart.sh")
-        if not self._is_attended:
-            begin_apart("bash", f"{SHELL_PROGRAMS}/lease.sh", self.home)
+        keep(self.home)
         # Its first look takes one read of the account.
         until = time.monotonic() + _LOOKS_S
         while self._held in ("", "trying") and time.monotonic() < until:
@@ -72,9 +66,9 @@ class LeaseStep(BoxStep):
     def _begin_at_boot(self, file: str) -> None:
         """Add a line to what Vast.ai runs at each start of a box, at its top: it may end in an
         `exec`."""
-        terms, program = f"{self.home}/lease.json", f"{self.home}/box/current/lease.sh"
-        words = quoted(program, self.home).rstrip()
-        begins = f"{{ [ ! -f {quoted(terms)}] || exec setsid bash {words}; }}"
+        terms, main = f"{self.home}/lease.json", f"{self.home}/box/current/onbox/__main__.py"
+        words = quoted(*keeping(self.home, main)).rstrip()
+        begins = f"{{ [ ! -f {quoted(terms)}] || exec setsid {words}; }}"
         line = f"{begins} </dev/null >/dev/null 2>&1 & # boxstrap"
         if not (os.path.isfile(file) and os.access(file, os.W_OK)) or line in lines_of(file):
             return

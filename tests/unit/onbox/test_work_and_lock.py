@@ -13,7 +13,7 @@ import pytest
 
 from bootstrap.onbox.quoted import quoted
 from bootstrap.onbox.run_folder import RunFolder
-from bootstrap.onbox.runs import start
+from bootstrap.onbox.runs import keep_monitor, start
 from bootstrap.onbox.setup import home
 from bootstrap.onbox.steps.gpu import GpuStep
 from bootstrap.onbox.steps.step import SetupFacts
@@ -186,7 +186,7 @@ def test_setup_removes_an_old_program_version_only_if_nothing_uses_it(
     box = {name: tmp_path / "box" / name for name in (digest, own, f"{digest}.new.12")}
     for folder in box.values():
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "lease.sh").write_text("sleep 600\n")
+        (folder / "sleep.sh").write_text("sleep 600\n")
         if named != "just now":
             os.utime(folder, (0, 0))
     (tmp_path / "box/current").symlink_to(own)
@@ -198,7 +198,7 @@ def test_setup_removes_an_old_program_version_only_if_nothing_uses_it(
         (tmp_path / file).write_text(recipe)
     if named in pid:
         (tmp_path / "setups/1/pid").write_text(f"{pid[named]}\n")
-    argv = ["bash", str(box[digest if named == "by a process" else own] / "lease.sh")]
+    argv = ["bash", str(box[digest if named == "by a process" else own] / "sleep.sh")]
     with subprocess.Popen(argv) as live:
         monkeypatch.setattr(home, "SHELL_PROGRAMS", f"{tmp_path}/box/{own}")
         home.sweep_programs(str(tmp_path))
@@ -212,16 +212,13 @@ def test_the_next_setup_starts_the_monitor_of_a_lease_again_if_the_monitor_ended
 ) -> None:
     """Whether its profile has a lease or not: a restart of the box ended the monitor."""
     (tmp_path / "lease.json").write_text("{}")
-    (tmp_path / "lease.sh").write_text('echo yes >"$1/begun"\n')
-    (tmp_path / "env").touch()
-    monkeypatch.setattr(home, "SHELL_PROGRAMS", str(tmp_path))
-    monkeypatch.setattr(home, "begin_apart", lambda *words: subprocess.run(words, check=True))
-    home.attend_lease(str(tmp_path))
-    assert (tmp_path / "begun").exists()
+    begun: list[tuple[str, ...]] = []
+    monkeypatch.setattr(keep_monitor, "begin_apart", lambda *words: begun.append(words))
+    keep_monitor.keep(str(tmp_path))
+    assert [words[-2:] for words in begun] == [("runs.keep_monitor", str(tmp_path))]
     (tmp_path / "lease.pid").write_text(f"{identity(os.getpid())}\n")
-    (tmp_path / "begun").unlink()
-    home.attend_lease(str(tmp_path))
-    assert not (tmp_path / "begun").exists()
+    keep_monitor.keep(str(tmp_path))
+    assert len(begun) == 1
 
 
 def test_setup_says_broken_if_a_run_lost_its_session_while_setup_looked_at_it(

@@ -21,7 +21,7 @@ TOKEN = "0123456789abcdef" * 2
 def told(monkeypatch: pytest.MonkeyPatch, kind: ServerKind, *lines: str) -> Server:
     """Return the server as read from a box that prints these lines to any query."""
     script = "".join(f"printf '%s\\n' '{line}'\n" for line in lines)
-    monkeypatch.setattr(tunnel, "build_query", lambda *_, **__: script)
+    monkeypatch.setattr(tunnel, "ask", lambda *_, **__: script)
     wire, project = LocalWire(), RemoteProject("/work/homework", "/work/homework/.venv")
     return start_server(wire, kind, home="/work/.boxstrap", project=project, doing=str)
 
