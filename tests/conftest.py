@@ -114,11 +114,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--provider", help="tests/providers/test_any_provider.py: this one, as of another package"
     )
-    parser.addoption(
-        "--every-byte",
-        action="store_true",
-        help="cut scripts at every byte, which takes half an hour, not only where it may matter",
-    )
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -37,7 +37,7 @@ CASES = {
     "ended well": RunCase(("dead", "dead"), "0\n", "finished", 0, "exit 0"),
     "failed": RunCase(("dead", "dead"), "7\n", "finished", 7, "pipeline 7 0"),
     "stopped": RunCase(("dead", "dead"), "143\n", "finished", 143, "stop"),
-    "of an earlier version": RunCase(("dead", "dead"), "3\n", "finished", 3),
+    "ended, and why was not noted": RunCase(("dead", "dead"), "3\n", "finished", 3),
     "ended, its runner is about to go": RunCase(("alive", "dead"), "0\n", "finished", 0, "exit 0"),
     "ended, and something of it lives on": RunCase(("dead", "alive"), "1\n", "finished", 1),
     "ended, and its numbers are others'": RunCase(("reused", "reused"), "0\n", "finished", 0),

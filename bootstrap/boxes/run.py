@@ -164,7 +164,7 @@ class Run(Document):
     command: str
     ended: str = ""
     """What decided the exit code: `exit 7`, `pipeline 1 0`, `stop`, `interrupted` with a
-    notice; "" from earlier versions."""
+    notice; "" if that could not be noted."""
     snapshot: str = ""
     """The snapshot of its files; equals `commit` if nothing differed from that."""
     left: int = 0

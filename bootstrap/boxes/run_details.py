@@ -94,7 +94,7 @@ class RunDetails:
     untold: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Whom it could not tell of what, and why, in words."""
     results: Mapping[str, ResultsThere] = field(default_factory=dict)
-    """Of runs that are over, unless their box is of an earlier version."""
+    """Of runs that are over."""
     gpus: tuple[UsedGpu, ...] = ()  # set if a run is alive and the GPUs answer
     trees: tuple[TreeUse, ...] = ()  # the trees beside the main ones
     at_risk: tuple[tuple[RiskyFolder, ...], ...] = ()

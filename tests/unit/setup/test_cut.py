@@ -2,7 +2,7 @@
 
 The effect of a cut is deterministic, so a sample is enough for everyday use: a third of the bytes
 near both ends, and of places at line ends and anywhere, drawn from `--seed`. `--every` tries all
-of these, `--every-byte` each byte.
+of these.
 """
 
 from __future__ import annotations
@@ -51,8 +51,6 @@ def places(request: pytest.FixtureRequest, seeded: random.Random) -> Callable[..
 
     def choose(whole: bytes, fewer: int = 1) -> list[int]:
         every = range(len(whole) - 1)
-        if request.config.getoption("--every-byte") and fewer == 1:
-            return list(every)
         ends = [found.end() for found in re.finditer(b"\n", whole)]
         drawn = seeded.choices(every, k=DRAWN // fewer) + seeded.choices(ends, k=DRAWN // fewer)
         near = [at + seeded.randrange(-1, 2) for at in drawn]
