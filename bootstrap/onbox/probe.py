@@ -13,15 +13,12 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from hashlib import sha256
 
 from . import SHELL_PROGRAMS
 from .git import BoxGit, BoxTree
 from .processes import forget_locale, is_alive
 from .run_folder import RunFolder
 from .runs import status
-from .setup import plan
-from .setup.wanted import WantedSetup
 from .short_program import run
 from .step_report import answer
 from .work.repair import wrong_packs
@@ -55,6 +52,8 @@ def _commits(tree: BoxTree, *, is_placed: bool) -> Iterator[str]:
 
 
 def _plan(tree: BoxTree, script: str) -> dict[str, str]:
+    from hashlib import sha256  # late: `status` asks for none
+
     own = f"{tree.steps}/setup.sh"
     with suppress(OSError), open(own, "rb") as file:
         known = sha256(file.read()).hexdigest()
@@ -68,6 +67,9 @@ def _plan(tree: BoxTree, script: str) -> dict[str, str]:
 def _planned(script: str) -> dict[str, str]:
     """Print the plan; a script of another version asks its own program."""
     with suppress(Exception):  # whatever it is, its shell still tells that all is new
+        from .setup import plan
+        from .setup.wanted import WantedSetup
+
         wanted = WantedSetup(script, [])
         if wanted.recipe.one("PROGRAM").startswith(os.path.basename(SHELL_PROGRAMS)):
             return plan.tell(wanted)

@@ -1,7 +1,7 @@
 # shellcheck shell=sh
-# owner: whose a folder is. POSIX sh: the queries use it too.
+# owner: whose a file or folder is. POSIX sh: the queries use it too.
 
-# is_anothers FOLDER: whether another user of this box may have put it there, or the link that leads to it. Programs
+# is_anothers PLACE: whether another user of this box may have put it there, or the link that leads to it. Programs
 # and secrets of ours would be theirs. Some file systems give all files to nobody, or to who mounted them.
 is_anothers() {
   if [ -O "$1" ] && [ ! -L "$1" ]; then return 1; fi
@@ -10,7 +10,7 @@ is_anothers() {
   set -- "$1" $(ls -ldn "${1%/*}/.")
   case $2 in ?????w* | ????????w*) ;; *) return 1 ;; esac
   for _each in "$1" "$1/."; do
-    case " 0 65534 $(id -u) $4 " in *" $(owner_of "$_each") "*) ;; *) return 0 ;; esac
+    case " 0 65534 $(id -u) $4 " in *" $(owner_of "$_each") "*) [ ! -f "$1" ] || return 1 ;; *) return 0 ;; esac
   done
   return 1
 }

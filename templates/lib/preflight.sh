@@ -25,13 +25,9 @@ is_mounted() { [ -z "$1" ] || ! have mountpoint || mountpoint -q "$1"; }
 # lack_own_settings: uv looks for its settings in the tree and above, and they may name an index: whoever puts a file
 # into a working folder that all may write decides which packages run as this user. Above it, guard_settings helps.
 lack_own_settings() {
-  local file mode owner
-  # shellcheck disable=SC2012 # only its first words count
-  read -r mode _ owner _ < <(ls -ldn "$WORKDIR/." 2>/dev/null) || return 0
-  case $mode in ?????w* | ????????w*) ;; *) return 0 ;; esac
+  local file
   for file in "$WORKDIR"/{uv.toml,pyproject.toml,.python-version,.python-versions}; do
-    { [ -e "$file" ] || [ -L "$file" ]; } || continue
-    case " 0 65534 $EUID $owner " in *" $(owner_of "$file") "*) ;; *) lack settings-of-another "$file belongs to another user of this box, and what installs packages would read it" && return ;; esac
+    ! is_anothers "$file" || { lack settings-of-another "$file belongs to another user of this box, and what installs packages would read it" && return; }
   done
 }
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -24,6 +23,7 @@ from itertools import chain, count
 from .. import MAIN
 from ..processes import is_alive
 from ..run_folder import RUNNING, RunFolder, write_whole
+from ..short_program import run as run_program
 
 _LOOK_S = 0.2
 _PIECE = 1 << 16
@@ -32,10 +32,10 @@ _PIECE = 1 << 16
 def tmux(*words: str, quiet: bool = True) -> str | None:
     """Ask our own server; return what it prints, None if it refuses or there is no tmux."""
     command = ["tmux", "-u", "-L", "boxstrap", "-f", "/dev/null", *words]
-    errors = subprocess.DEVNULL if quiet else None
     with suppress(OSError):
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=errors, check=False)
-        return None if done.returncode else done.stdout.decode("utf-8", "replace")
+        done = run_program(command, os.environ)
+        sys.stderr.write("" if quiet else done.errors.decode("utf-8", "replace"))
+        return None if done.code else done.output.decode("utf-8", "replace")
     return None
 
 

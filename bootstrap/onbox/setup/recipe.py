@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 from .. import text_of
 
@@ -75,6 +74,5 @@ def _plain(word: str) -> str:
 
 def read_recipe(page: str) -> Recipe:
     """Read that of the script at `page`."""
-    return Recipe(
-        Path(page).read_bytes().decode("utf-8", "surrogateescape"), text_of("defaults.sh")
-    )
+    with open(page, encoding="utf-8", errors="surrogateescape", newline="") as file:
+        return Recipe(file.read(), text_of("defaults.sh"))
