@@ -8,6 +8,7 @@ used in threads. Nothing is printed, and nothing is asked. Failures are the erro
 from __future__ import annotations
 
 import io
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -101,7 +102,7 @@ class Box:
 
     def run(  # noqa: PLR0913 - the options of `boxstrap run`
         self,
-        command: str | None = None,
+        command: str | Sequence[str] | None = None,
         *,
         session: str = "",
         gpus: str = "",
@@ -109,8 +110,9 @@ class Box:
         beside: bool = False,
         overwrite: bool = False,
     ) -> BoxRun:
-        """Start a run of the local files, by default of the profile's command; `queue` is `gpus`,
-        `after:RUN` or `after-any:RUN`. How it ends is told by `BoxRun.wait`, however soon.
+        """Start a run of the local files: a command of a shell, or its words, by default the
+        profile's. `queue` is `gpus`, `after:RUN` or `after-any:RUN`. How it ends is told by
+        `BoxRun.wait`, however soon.
 
         Raises UsageError if the command is empty, NotSafeError if work or results of the box are
         in the way, and as `setup`.
@@ -119,6 +121,8 @@ class Box:
         from bootstrap.setup.new_run import start_run
         from bootstrap.setup.request import RunOptions
 
+        if command is not None and not isinstance(command, str):
+            command = shlex.join(command)
         if command is not None and not command.strip():
             raise UsageError("the command is empty.", hint="Leave it out for the profile's own.")
         wanted = RunOptions(command or "", session, gpus, queue, beside, overwrite)

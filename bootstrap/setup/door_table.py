@@ -204,10 +204,13 @@ DOORS: dict[str, Door] = {
 }
 
 
+EXPORTS = ("skypilot-pool", "dstack-fleet")
+"""What else `oneliner --for` names: files that hand known boxes over."""
+
+
 def door_named(name: str) -> Door:
     """Return the door with that name. Raises UsageError, which lists all names."""
     if name not in DOORS:
-        raise UsageError(
-            f"there is no door {harmless(name)}.", hint=f"There are: {', '.join(DOORS)}."
-        )
+        names = ", ".join((*DOORS, *EXPORTS))
+        raise UsageError(f"there is no door {harmless(name)}.", hint=f"There are: {names}.")
     return DOORS[name]

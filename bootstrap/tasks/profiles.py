@@ -138,15 +138,16 @@ _PUSH = Option(
 def render(call: Call) -> None:
     """Show the script that sets a box up; or pack it for a provider's start-up hook.
     Example: boxstrap render --for ec2 --output user-data.yaml"""
+    from bootstrap.setup.door_table import EXPORTS
     from bootstrap.setup.doors import render_for_door, render_readable
 
     door = call.given["for_"]
-    if call.given["host"] or call.given["hosts"] or door in _EXPORTS:
+    if call.given["host"] or call.given["hosts"] or door in EXPORTS:
         from bootstrap.fleet.export import export_boxes
         from bootstrap.setup.doors import CarriedScript
 
-        if door not in _EXPORTS:
-            raise UsageError(f"boxes are named for --for {' or '.join(_EXPORTS)} alone.")
+        if door not in EXPORTS:
+            raise UsageError(f"boxes are named for --for {' or '.join(EXPORTS)} alone.")
         group, boxes = call.given["hosts"] or "", chosen(call)
         text = export_boxes(door, boxes, group)
         _show(call, CarriedScript(text, {"format": door, "boxes": boxes}))
@@ -177,9 +178,6 @@ def oneliner(call: Call) -> None:
         return
     uvx = given["uvx"] or ""
     _show(call, render_paste(call.request(), call.screen, push=_pushing(call), uvx=uvx))
-
-
-_EXPORTS = ("skypilot-pool", "dstack-fleet")
 
 
 def _pushing(call: Call) -> Pushing:

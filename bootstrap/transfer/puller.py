@@ -14,6 +14,7 @@ from bootstrap.onbox.results.complete_files import MOST_FILES, STOOD_S, with_fol
 from bootstrap.repo.names import shown
 from bootstrap.sizes import size
 from bootstrap.transfer.destination import (
+    MANIFEST,
     Destination,
     PartialFile,
     TooLong,
@@ -365,7 +366,8 @@ class Puller:
 
     def _check_size(self, files: Iterable[BoxFile]) -> None:
         sizes = {file.path: file.size for file in files}
-        others = sum(one.home.size for path, one in self._record.files.items() if path not in sizes)
+        known = {*sizes, MANIFEST}  # and that is ours
+        others = sum(one.home.size for path, one in self._record.files.items() if path not in known)
         if len(sizes.keys() | self._record.files.keys()) > MOST_FILES:
             raise NotSafeError(
                 f"the results are more than {MOST_FILES:,} files.", where=str(self._landing.place)

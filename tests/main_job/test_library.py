@@ -53,6 +53,7 @@ def test_the_documented_python_example_runs_waits_and_pulls_on_this_machine(user
         "try:\n    box.run('')\nexcept UsageError as error:\n    print(error.what)\n"
         "try:\n    box.run('echo no; exit 3').wait()\n"
         "except TrainingFailedError as error:\n    print(error.what)\n"
+        "box.run(['python', '-c', 'print(4)']).wait()\n"
         "try:\n    type(run)(box, 'train-9').wait()\n"
         "except UsageError as error:\n    print(error.what.partition('; ')[0])\n"
     )

@@ -13,8 +13,9 @@ import pytest
 
 from bootstrap.errors import NotSafeError
 from bootstrap.link import LinkLost, LocalStream, LocalWire, NoAnswer
-from bootstrap.transfer.destination import PARTS, Destination
+from bootstrap.transfer.destination import MANIFEST, PARTS, Destination, HomeFile
 from bootstrap.transfer.frames import BegunFile, BoxFile, BoxLook, GivenFile, WantedFile
+from bootstrap.transfer.manifest import PulledFile
 from bootstrap.transfer.puller import Puller, PullRound
 from tests.unit.transfer.boxes import KEY, RUN, STOOD_S, ResultsHere, held
 
@@ -483,6 +484,8 @@ def test_pull_raises_an_error_before_it_transfers_results_larger_than_max_size(
 ) -> None:
     box.write("out/a", "1" * 600)
     assert box.pull(most=600).missing == {}
+    with box.record() as record:
+        record.add(MANIFEST, PulledFile((), "0" * 64, MANIFEST, HomeFile(700, 1, 1)))
     (box.out / "a").unlink()
     box.write("out/b", "1" * 500)
     with pytest.raises(NotSafeError, match=r"1\.1 kB, and 1\.1 kB are allowed"):
