@@ -14,7 +14,7 @@ from bootstrap.errors import HostKeyError, write_error
 from bootstrap.link.endpoint import Endpoint
 from bootstrap.link.prompt import Prompt
 from bootstrap.link.public_key import PublicKey
-from bootstrap.link.record import KnownBox, pins_of, read_known_hosts, save_with_pin
+from bootstrap.link.record import KnownBox, load_box, pins_of, read_known_hosts, save_with_pin
 from bootstrap.link.registry import boxes_at, check_fingerprint, incomplete_record_error
 
 FirstContact = Literal["pin", "ask", "strict"]
@@ -61,7 +61,9 @@ class HostKeyCheck:
         if key in self._users.revoked:
             raise self._refuse(f"your known_hosts marks its host key as revoked: {key}.")
         if self._pinned and key not in self._pinned:
-            raise self._changed(key, self._pinned, self._box.name)
+            # A new name is only typed until the login succeeded.
+            known = load_box(self._box.folder) or self._box
+            raise self._changed(key, self._pinned, known.name)
         if self._expected and key.fingerprint != self._expected:
             raise self._refuse(
                 f"its host key is not the one expected.\n"

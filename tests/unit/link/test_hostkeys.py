@@ -177,7 +177,7 @@ def test_the_first_login_saves_host_key_and_address_of_the_box(
     for typed in ("box", f"me@127.0.0.1:{server.port}"):
         with pytest.raises(HostKeyError, match="changed"):
             ssh_user.reach(typed)
-    with pytest.raises(HostKeyError, match="pinned for other"):  # another name for the same place
+    with pytest.raises(HostKeyError, match="pinned for box"):  # a new name typed for the place
         ssh_user.reach(typed, box=ssh_user.box(typed, name="other"))
     assert [path.name for path in box.folder.parent.iterdir()] == ["box"]
 
