@@ -22,9 +22,33 @@ train: {command: python train.py}
 """
 
 
+# Notes that it was started, and becomes the program that is meant.
+NOTED = """\
+#!/bin/sh
+echo "${0##*/}" >>/tmp/started
+exec /usr/bin/"${0##*/}" "$@"
+"""
+
+
 def step(rented: Rented, name: str) -> dict[str, object]:
     planned = rented.run("plan", "--json").must(0).json()
     return next(row for row in planned["steps"] if row["step"] == name)
+
+
+def test_a_look_at_a_box_that_was_set_up_starts_its_python_and_git_alone(rent: Rent) -> None:
+    rented = rent("vast", used=True)
+    rented.user.repository(boxstrap__yaml=PROFILE)
+    rented.run("setup").must(0)
+    names = rented.box.run("ls /usr/bin").split()
+    shown = [name for name in names if not name.startswith(("python", "sh", "dash"))]
+    lay = (
+        'for name; do printf %s "$NOTED" >/usr/local/bin/$name; chmod +x /usr/local/bin/$name; done'
+    )
+    rented.box.run(["env", f"NOTED={NOTED}", "sh", "-c", lay, "sh", *shown])
+    for task, programs in (("setup", ["env", "git", "git"]), ("status", ["env"])):
+        rented.box.run("rm -f /tmp/started")
+        rented.run(task).must(0)
+        assert rented.box.read("/tmp/started").split() == programs
 
 
 def test_setup_trains_the_same_work_again_only_with_restart_even_if_its_run_died(
