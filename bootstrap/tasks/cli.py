@@ -99,17 +99,19 @@ def _print(text: str) -> int:
 
 def main() -> NoReturn:
     """Run the command that was typed, and exit with the documented code."""
-    from bootstrap.errors import UNREAD, write_error
-    from bootstrap.tasks.streams import open_streams
-
-    open_streams()
     code = 0
     try:
+        from bootstrap.errors import UNREAD, write_error
+        from bootstrap.tasks.streams import open_streams
+
+        open_streams()
         code = _run(sys.argv[1:])
         sys.stdout.flush()
         sys.stderr.flush()
     except SystemExit as end:  # with the code of the ssh that `exec` waited for
         code = int(end.code or 0)
+    except KeyboardInterrupt:  # before the command began, which takes care of it
+        code = 130  # errors.INTERRUPTED, which may not be imported yet
     except BrokenPipeError:  # the reader of the output is gone (`| head`)
         code = code or UNREAD
     except OSError as error:  # such as a full disk

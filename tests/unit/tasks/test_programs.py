@@ -360,6 +360,18 @@ def test_ctrl_c_while_a_command_cleans_up_exits_with_130(at: User) -> None:
     assert "ignored" not in done.err
 
 
+def test_ctrl_c_before_a_command_has_begun_exits_with_130_and_no_traceback(at: User) -> None:
+    (at.home / "early").mkdir()
+    (at.home / "early" / "sitecustomize.py").write_text(
+        "import bootstrap.tasks.parser\n"
+        "def parse_program(*_):\n"
+        "    raise KeyboardInterrupt\n"
+        "bootstrap.tasks.parser.parse_program = parse_program\n"
+    )
+    done = at.run("boxes", PYTHONPATH=f"{at.home / 'early'}:{HERE}").must(130)
+    assert done.err == ""
+
+
 @pytest.mark.parametrize("arguments", [["boxes"], ["boxes", "--json"], ["--list"]], ids=" ".join)
 def test_a_command_whose_output_fills_the_disk_prints_a_single_error_line(
     arguments: list[str], at: User
