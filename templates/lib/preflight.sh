@@ -52,14 +52,9 @@ lack_room() {
 
 # uv, PyTorch and the drivers are built for glibc. A glibc system may also have a musl.
 lack_libc() {
-  local loader
-  for loader in /lib/ld-musl-*; do
-    [ -e "$loader" ] || return 0
-    case $(ldd --version 2>&1) in
-      *musl*) lack musl 'the C library here is musl (as on Alpine), and PyTorch is built for glibc' ;;
-    esac
-    return 0
-  done
+  set -- /lib/ld-musl-*
+  [ ! -e "$1" ] || [[ $(ldd --version 2>&1) != *musl* ]] ||
+    lack musl 'the C library here is musl (as on Alpine), and PyTorch is built for glibc'
 }
 
 # A clock that is a day off breaks every certificate. CLIENT_TIME comes with the launch, if at all.
