@@ -52,7 +52,8 @@ ERRORS = (
     ("wheel-missing", "has no wheels with a matching Python"),
     (
         "package-missing",
-        "was not found in the (package registry|provided package locations)|from versions: none",
+        "was not found in the (package registry|provided package locations)|from versions: none|"
+        "Unable to (locate package|find a match)|target not found|No provider of|no such package",
     ),
     (
         "resolve-failed",

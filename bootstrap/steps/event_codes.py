@@ -69,7 +69,7 @@ environment-in-use | a live run uses the environment, and this needs another one
 requirements-missing | a requirements file that the profile names isn't in the commit | commit it, or change python.requirements
 package-missing | the index has no package of a required name | check the spelling, and which package index the box is set to
 wheel-missing | a required package has no wheel for the environment's Python | the step's log says for which versions it has some: set python.version to one of these
-resolve-failed | the requirements can't be satisfied together | the step's log says which ones disagree
+resolve-failed | the requirements can't be satisfied: versions disagree, or one doesn't exist | the step's log says which
 dependencies | private dependencies are sent from your machine | nothing
 dependency-missing | a private dependency never arrived on the box | run the same command again: it sends it
 dependency-private | a git dependency needs a credential, and the box has none | name its address in python.private: this machine then fetches it, and sends it
@@ -209,6 +209,7 @@ _NAMES: Mapping[str, bytes] = {
     "package-missing": (
         rb"(?:[Bb]ecause|and) " + _NAME + rb" was\s+not\s+found\s+in\s+the\s+p"  # uv
         rb"|satisfies the requirement " + _NAME + rb"[^\n]{0,200}versions: none"  # pip
+        rb"|Unable to locate package " + _NAME  # apt
     ),
     "wheel-missing": (
         rb"(?:[Bb]ecause|and) " + _NAME + rb"[=<>~!,.0-9]{0,50}\s+has\s+no\s+wheels\s+with\s+a\s+m"

@@ -93,7 +93,7 @@ def test_setup_leaves_the_conda_environment_unchanged_if_the_new_one_can_not_be_
     wrong = FILE.replace("of_conda=1.*", "of_conda=2.*").replace("ours", "ours, nodefaults")
     repository.commit({"envs/environment.yml": wrong})
     failed = rented.run("setup").must(7)
-    assert "the requirements can't be satisfied together" in failed.err
+    assert "the requirements can't be satisfied: versions disagree" in failed.err
     assert "of_conda" in failed.err
     assert "no environment satisfies envs/environment.yml" in failed.err
     rented.box.run(f"cd /; {PLACE}/bin/python -c 'import of_conda'")

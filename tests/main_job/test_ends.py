@@ -22,7 +22,7 @@ def test_setup_with_a_failing_step_exits_with_7_and_shows_its_last_lines(rent: R
     assert "boxstrap logs --step python" in failed.err
     log = rented.run("logs", "--step", "python").must(0)
     assert "iniconfig==99.99.99" in log.out
-    why = "its last setup failed: the requirements can't be satisfied together (step python)"
+    why = "its last setup failed: the requirements can't be satisfied: versions disagree"
     assert why in rented.run("status").must(0).out
     known = rented.status()
     assert (known["setup"]["exit"], known["setup"]["why"]["step"]) == (7, "python")

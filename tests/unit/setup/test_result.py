@@ -201,7 +201,10 @@ PIP = (
 )
 
 
-@pytest.mark.parametrize("log", [UV, PIP, b"trying again in 2 s\n" + UV])
+APT = b"Reading package lists...\nE: Unable to locate package no-such.pkg\n"
+
+
+@pytest.mark.parametrize("log", [UV, PIP, APT, b"trying again in 2 s\n" + UV])
 def test_setup_names_the_package_that_no_index_has_as_its_log_says(log: bytes) -> None:
     assert named_in("package-missing", log) == "no-such.pkg"
     assert named_in("resolve-failed", log) == ""

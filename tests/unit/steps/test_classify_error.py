@@ -79,6 +79,7 @@ SAID = (
         "ERROR: Could not find a version that satisfies the requirement x (from versions: none)\n"
         "ERROR: No matching distribution found for x",
     ),
+    ("package-missing", "Reading package lists...\nE: Unable to locate package nosuchpkg"),
     (
         "wheel-missing",
         "error: No solution found when resolving dependencies\n  cause: Because torch==2.0.1 has "
