@@ -182,7 +182,7 @@ def test_a_step_does_not_retry_failures_other_than_the_networks(tmp_path: Path) 
 def test_a_host_name_warning_in_the_output_does_not_make_a_failure_no_dns(tmp_path: Path) -> None:
     warned = "sudo: unable to resolve host box: Name or service not known\n"
     warned += "hostname: Temporary failure in name resolution\n"
-    said = {"Unable to locate package x": "command-failed", "Temporary failure resolving": "no-dns"}
+    said = {"Unmet dependencies": "command-failed", "Temporary failure resolving": "no-dns"}
     for text, code in said.items():
         assert classify(tmp_path, f"{warned}E: {text}") == code
         assert retries.classify(f"{tmp_path}/log") == code
