@@ -17,7 +17,7 @@ SAMPLED = $$(grep -rlE 'mark\.sampled|getoption\("(tries|every)"\)|^ *@given' te
 SECOND_TRY = $(PYTEST) --last-failed --last-failed-no-failures none --second-try
 # Which cases of these run is no matter of chance where coverage is measured: they destroy and pay.
 PAYS = tests/unit/renting tests/main_job/test_resumption.py tests/main_job/test_up.py
-COVERED = $(BIN)/coverage run --data-file=$(CURDIR)/.coverage/data -m pytest -q -n $(WORKERS) --hang-after 1200
+COVERED = $(BIN)/coverage run --data-file=$(CURDIR)/.coverage/data -m pytest -q -n $(WORKERS) -o faulthandler_timeout=1200
 LOCK = $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10 --generate-hashes \
   --no-header --no-annotate --no-emit-index-url
 # uv and pip both take the certificates of the system.
@@ -40,7 +40,7 @@ demo-rent: $(VENV)/dev  ## see a box rented, a training run there, and the box g
 	@$(BIN)/python -m tests.providers.demo
 
 quick: $(VENV)/dev  ## the tests to run while you work: no box, forty seconds
-	@$(PYTEST) -q -n $$(expr $(CORES) + 1) --hang-after 60 --dist worksteal -m "not boxes and not slow" tests/unit
+	@$(PYTEST) -q -n $$(expr $(CORES) + 1) -o faulthandler_timeout=60 --dist worksteal -m "not boxes and not slow" tests/unit
 
 test: $(VENV)/dev  ## every test that this machine can run; what is left out is said at the end
 	@seed=$$$$; $(PYTEST) --ignore tests/docs/test_docs.py -n $(WORKERS) --seed $$seed || { [ $$? = 1 ] && $(SECOND_TRY) --seed $$seed; }

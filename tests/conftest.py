@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import gc
 import itertools
 import os
@@ -17,6 +18,7 @@ from typing import Any
 
 import hypothesis
 import pytest
+from _pytest.faulthandler import fault_handler_stderr_fd_key, get_timeout_config_value
 
 from tests.boxes import places
 from tests.boxes.fixtures import *  # noqa: F403 - fixtures, and what counts the tests left out
@@ -24,8 +26,8 @@ from tests.cli import User, close_shared
 from tests.forked import SHARED, start_server
 from tests.plain_environment import forget_settings, measuring, plain_environment
 
-# The table of faults, and `--seed`; what ends a test that hangs; `--second-try`.
-pytest_plugins = ["tests.faults.plugin", "tests.hangs", "tests.second_try"]
+# The table of faults, and `--seed`; `--second-try`.
+pytest_plugins = ["tests.faults.plugin", "tests.second_try"]
 
 # Before any of our programs starts, including what a session shares. (PYTHONDONTWRITEBYTECODE is
 # removed too: uncompiled modules make each start of a program take three times as long.)
@@ -97,6 +99,15 @@ def pytest_mix_of_tests(config: pytest.Config, items: list[pytest.Item]) -> None
         for at, file in enumerate(part)
     }
     items.sort(key=lambda item: (place[item.path], item.path))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_exception_interact(node: pytest.Item | pytest.Collector) -> None:
+    """Watch for a hang again: pytest stops that, and what ends the test may hang too."""
+    limit = get_timeout_config_value(node.config)
+    if limit and isinstance(node, pytest.Item):
+        out = node.config.stash[fault_handler_stderr_fd_key]
+        faulthandler.dump_traceback_later(limit, exit=True, file=out)
 
 
 def pytest_collection_finish() -> None:

@@ -165,7 +165,7 @@ def outcome(tree: Path, tests: tuple[str, ...]) -> str:
     env = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
     try:
         done = subprocess.run(
-            [*run, "-m", "not boxes", "--hang-after", str(2 * SECONDS), *tests],
+            [*run, "-m", "not boxes", "-o", f"faulthandler_timeout={2 * SECONDS}", *tests],
             cwd=tree,
             env=env,
             timeout=SECONDS,
