@@ -41,14 +41,6 @@ _OF_FEW = {
 }
 """What a packed door leaves out, unless the profile sets this variable."""
 
-_IN_BOTH = (
-    *("defaults.sh", "doors/access.sh", "lib/errors.sh", "lib/process.sh"),
-    *("lib/python.sh", "lib/stage0.sh", "onbox/retries.py"),
-    *("onbox/packages.py", "onbox/processes.py", "onbox/work/fetch.py"),
-    *("onbox/python/uv_release.py", "onbox/python/fetch_uv.py", "onbox/python/bring_uv.py"),
-)
-"""What says the same in shell and in Python."""
-
 
 @dataclass(frozen=True)
 class Program:
@@ -85,10 +77,30 @@ def packed_program(used: Collection[str]) -> Program:
     without what is not `used`, the variables that the profile sets."""
     unused = tuple(place for place, name in _OF_FEW.items() if name not in used)
     files = program_files(bare=True)
-    # Like beside like: gzip looks back 32 KiB. Shell is first.
-    is_python = {name: name.endswith(".py") for name in files}
-    in_order = sorted(files, key=lambda n: (is_python[n], (n in _IN_BOTH) != is_python[n], n))
-    return _put_together({n: files[n] for n in in_order if not n.startswith(unused)})
+    wanted = {name: text for name, text in files.items() if not name.startswith(unused)}
+    return _put_together({name: wanted[name] for name in _like_after_like(wanted)})
+
+
+_LOOKS_BACK = 30_000  # characters; gzip 32 KiB
+
+
+def _like_after_like(files: Mapping[str, str]) -> list[str]:
+    """Return the names in an order in which gzip finds much of each file shortly before it."""
+    words = {name: re.findall(r"\w+|[^\w\s]", text) for name, text in files.items()}
+    phrases = {
+        name: {*zip(*(each[n:] for n in range(4)), strict=False)} for name, each in words.items()
+    }
+    order: list[str] = []
+    while left := [name for name in files if name not in order]:
+        before, size = set[tuple[str, ...]](), 0
+        for name in reversed(order):
+            before |= phrases[name]
+            size += len(files[name])
+            if size > _LOOKS_BACK:
+                break
+        known = {name: len(phrases[name] & before) / len(files[name]) ** 0.7 for name in left}
+        order.append(max(left, key=known.__getitem__))
+    return order
 
 
 def _put_together(files: Mapping[str, str]) -> Program:

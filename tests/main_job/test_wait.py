@@ -150,7 +150,7 @@ def is_asked_to_wait(home: Path) -> bool:
     """Whether a program of the box in this home is asked to wait."""
     for command in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
-            text = command.read_bytes()
+            text = command.read_bytes() + command.with_name("environ").read_bytes()
             if b"python" in text.partition(b"\0")[0] and bytes(home) in text and b'"wait"' in text:
                 return True
     return False
