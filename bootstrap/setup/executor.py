@@ -223,6 +223,7 @@ class SetupExecutor:
     def run(self, box_state: BoxState) -> str:
         """Set the box up, or follow a setup of the same script; return its id, "" for nothing to
         do. Raises as `result.raise_for`."""
+        self.reporter.has_begun = True
         self._senders.machine = box_state.system.replace(" ", "-")
         begins = self.request.restart or self.request.run or self.request.redo
         if self.request.holds:

@@ -279,9 +279,11 @@ def _end(body: Callable[[Call], None], call: Call, interrupted: str) -> End:
         # It was asked for once: said again it would end what that began.
         words = (word for word in sys.argv[1:] if word != "--restart")
         again = shlex.join([program_name(sys.argv[0]), *words])
-        said = interrupted.format(again=again, host=_same_host(call))
+        head, said = _INTERRUPTED_WORDS, interrupted.format(again=again, host=_same_host(call))
+        if call._screen and not call._screen.has_begun:
+            head, said = "\ninterrupted here.", "Nothing began on the box."
         _close(call, KeyboardInterrupt(said))
-        return End(INTERRUPTED, f"{_INTERRUPTED_WORDS}\n{said}".rstrip())
+        return End(INTERRUPTED, f"{head}\n{said}".rstrip())
     except BrokenPipeError:
         raise
     except Exception as error:

@@ -40,6 +40,7 @@ def setup(call: Call) -> None:
     """Take a box to its first training step; running it again continues, or changes nothing.
     Example: boxstrap setup --host root@203.0.113.7:46769 --set train.command="python train.py"
     """
+    call.screen.has_begun = bool(call.among)
     if call.given["host"] and not call.among:
         call.screen.note("host", call.given["host"])  # before anything heavy is imported
     if call.dry:

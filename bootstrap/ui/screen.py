@@ -26,6 +26,8 @@ class Reporter:
     """Redacts the secrets in a text; set once they are known."""
     price: float | None = None
     """Dollars an hour that the box costs; set once it is known."""
+    has_begun = True
+    """Whether what the command does on the box may have begun."""
 
     def plan(self, steps: Sequence[str]) -> None:
         """Take the planned steps, in the order in which they are shown."""

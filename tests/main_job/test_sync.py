@@ -10,6 +10,7 @@ import fcntl
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -305,7 +306,7 @@ def test_sync_during_the_repositorys_first_setup_waits_for_it_wherever_that_is(
 ) -> None:
     repository = seem_set_up(user).repository(boxstrap__yaml=PROFILE)
     slow = f"prepare=[\"until test -e '{user.home}/go'; do sleep 0.1; done\"]"
-    setup = user.begin("setup", *TO_LOCAL, "--set", slow)
+    setup = user.begin("setup", "--restart", *TO_LOCAL, "--set", slow)
     setup.await_said(" prepare    start")
     for words in ("clean --yes", "secrets --host local --wipe"):
         refused = user.run(*words.split()).must(8).err
@@ -315,12 +316,16 @@ def test_sync_during_the_repositorys_first_setup_waits_for_it_wherever_that_is(
     shown = user.run("status").must(0).out
     assert re.match(r"local: a setup \S+ of homework \w+, at work for \d+ s: prepare\n", shown)
     assert ", at work for " in user.run("plan").must(0).err
+    setup.interrupt()
+    again = (
+        f"setup {' '.join(TO_LOCAL)} --set {shlex.quote(slow)}; to cancel it: boxstrap stop --setup"
+    )
+    assert again in setup.end().must(130).err  # said again, --restart would end what it began
     repository.write({"new.txt": "1\n"})
     sync = user.begin("sync")
     sync.await_said("waiting for another setup of this box")
     (user.home / "go").touch()
     assert "1 new (new.txt)" in sync.end().must(0).out
-    setup.end().must(0)
     # Before it is placed there.
     placed = next(twin.box_home.glob("steps/homework-*/repo.placed"))
     placed.rename(user.home / "later")
