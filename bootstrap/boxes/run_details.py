@@ -90,7 +90,7 @@ class RunDetails:
     log_ends: Mapping[str, bytes] = field(default_factory=dict)
     metrics: Mapping[str, bytes] = field(default_factory=dict)  # the last line with a metric
     disks: Mapping[str, LowDisk] = field(default_factory=dict)
-    """Of live runs whose disk will soon be full."""
+    """Of live runs whose disk will soon be full, and of the last one that failed, if it is."""
     untold: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Whom it could not tell of what, and why, in words."""
     results: Mapping[str, ResultsThere] = field(default_factory=dict)

@@ -38,6 +38,8 @@ if TYPE_CHECKING:  # slow to import
 METRIC_BYTES = 16384
 RESULTS_S, GPUS_S, TREES_S = 3, 5, 0.3
 """Seconds for looking: there may be very many files, and a driver may hang."""
+FULL = 16 << 20
+"""Bytes free with which a disk is full: log and results may have had no room."""
 LONGEST = 3000
 """Characters of a command, and of other notes of a run."""
 _PARTS = {"killed": "killed", "uploaded": "uploaded", "notice": "interrupted", "gpus": "gpus"}
@@ -152,6 +154,11 @@ def details(runs: BoxRuns, key: str, redact: Collection[str]) -> Iterator[dict[s
     for run in runs.running:
         if run.has("disk_low"):
             yield {"kind": "disk", "run": run.name, "text": run.end("disk_low", 4096)}
+    for run in runs.newest(failed=True)[:1]:
+        disk = os.statvfs(run.path)
+        free, all_ = (count * disk.f_frsize for count in (disk.f_bavail, disk.f_blocks))
+        if free < FULL:  # perhaps that is why
+            yield {"kind": "disk", "run": run.name, "text": f"{free} {all_} -"}
     for run in runs.runs:
         failed = [line for line in run.lines("told") or [] if " failed " in line]
         if failed:

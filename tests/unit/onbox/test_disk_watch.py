@@ -11,6 +11,7 @@ import pytest
 from bootstrap.boxes.disk import LowDisk, is_low, parse_low_disk
 from bootstrap.onbox.runs import disk_watch
 from bootstrap.onbox.runs.disk_watch import DiskWatch
+from bootstrap.onbox.runs.status import BoxRuns, details
 
 GB = 1 << 30
 
@@ -115,3 +116,18 @@ def test_a_hostile_file_name_in_a_low_disk_report_is_shown_without_escape_codes(
     assert low
     assert "\x1b" not in low.words()
     assert len(low.words()) < 1000
+
+
+@pytest.mark.parametrize("free", [0, 1 << 20])
+def test_status_says_how_much_is_free_if_the_disk_of_the_last_failed_run_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int
+) -> None:
+    run = tmp_path / "runs/k/train-1"
+    run.mkdir(parents=True)
+    for name, text in {"command": "python x.py", "exit": "1", "started": "9"}.items():
+        (run / name).write_text(f"{text}\n")
+    disk = SimpleNamespace(f_bavail=free, f_frsize=4096, f_blocks=1 << 30)
+    monkeypatch.setattr("os.statvfs", lambda _: disk)
+    said = [row for row in details(BoxRuns(str(tmp_path)), "", []) if row["kind"] == "disk"]
+    told = [{"kind": "disk", "run": "k/train-1", "text": f"0 {1 << 42} -"}]
+    assert said == ([] if free else told)
