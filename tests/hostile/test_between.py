@@ -14,7 +14,7 @@ from tests.hostile.between import Between
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 from tests.main_job.slow import await_step, go_on, slow
-from tests.unit.link.sshd import keygen
+from tests.sshd import keygen
 
 pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 

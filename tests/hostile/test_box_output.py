@@ -25,7 +25,7 @@ from tests.hostile.lying_shell import LIES
 from tests.hostile.measure import Measured
 from tests.plain_environment import BIN
 from tests.providers.accounts import SimulatedBox, simulated
-from tests.unit.link.sshd import SSHD, Sshd, keygen
+from tests.sshd import SSHD, Sshd, keygen
 
 pytestmark = pytest.mark.sampled(of="module")
 

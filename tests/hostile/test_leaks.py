@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.boxes import Rig, RigBox
+from tests.boxes.keys import make_key
 from tests.cli import PROFILE, User, UserRepository
 from tests.hostile.leaks import Leak, Planted, leaks, of_the_training, processes
 from tests.main_job.own_backend import PROJECT, backend
@@ -43,10 +43,8 @@ TOKEN = "ghp_canary0123456789abcdefghijABCDEF"
 
 def private_key(folder: Path, name: str) -> str:
     """Make a key pair; return its private key."""
-    file = folder / name
-    command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(file)]
-    subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
-    return file.read_text()
+    make_key(folder / name, name)
+    return (folder / name).read_text()
 
 
 def plant_here(user: User, box: RigBox) -> tuple[UserRepository, dict[str, str]]:

@@ -16,7 +16,7 @@ from tests.main_job.rented import Rented
 from tests.main_job.settled import Settled
 from tests.main_job.socks import ask, connect, fetch
 from tests.main_job.used import start_used
-from tests.unit.link.sshd import start_agent
+from tests.sshd import start_agent
 
 pytestmark = pytest.mark.boxes
 

@@ -12,7 +12,7 @@ from tests.boxes.loopback import LoopbackBox
 from tests.cli import User
 from tests.providers.accounts import SimulatedAccount, SimulatedClock, simulated
 from tests.providers.renting_world import RentingWorld, renting_world
-from tests.unit.link.sshd import keygen
+from tests.sshd import keygen
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.plain_environment import BIN, HERE, PATH, shared
-from tests.unit.link.sshd import keygen
+from tests.sshd import keygen
 
 pytestmark = [pytest.mark.boxes, pytest.mark.slow]
 

@@ -14,7 +14,7 @@ from bootstrap.link.endpoint import Endpoint, resolve
 from bootstrap.link.record import KnownBox
 from bootstrap.link.ssh import SshWire, login
 from bootstrap.link.target import parse_host
-from tests.unit.link.sshd import SSHD, Sshd, keygen
+from tests.sshd import SSHD, Sshd, keygen
 
 
 class SshUser:

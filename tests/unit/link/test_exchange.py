@@ -26,8 +26,8 @@ from bootstrap.link.exchange import (
 from bootstrap.link.local import LocalWire
 from bootstrap.link.wire import NoAnswer, Wire
 from bootstrap.steps.shell import SHELL_SETTINGS, functions
+from tests.sshd import Sshd
 from tests.unit.link.conftest import SshUser
-from tests.unit.link.sshd import Sshd
 from tests.waiting import PATIENCE_S, wait_until
 
 STAND_INS = "QXJZKVWYUGjzq^@,%+78460BCDFLNPRST"  # all that can be printed

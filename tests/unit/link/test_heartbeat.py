@@ -18,8 +18,8 @@ from bootstrap.link import ssh
 from bootstrap.link.exchange import run_script
 from bootstrap.link.ssh import SshWire
 from bootstrap.link.wire import LinkLost
+from tests.sshd import Relay, Sshd
 from tests.unit.link.conftest import SshUser
-from tests.unit.link.sshd import Relay, Sshd
 from tests.waiting import slowness, wait_until
 
 pytestmark = pytest.mark.slow

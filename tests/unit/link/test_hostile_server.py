@@ -22,8 +22,8 @@ from bootstrap.link.wire import ErrorTail, LinkLost
 from tests.faults.plugin import Faults
 from tests.hostile.measure import OBEYED
 from tests.listener import Listener
+from tests.sshd import USER, Sshd, keygen
 from tests.unit.link.conftest import SshUser
-from tests.unit.link.sshd import USER, Sshd, keygen
 from tests.waiting import PATIENCE_S, slowness, wait_until
 
 pytestmark = pytest.mark.slow

@@ -23,8 +23,8 @@ from bootstrap.link.registry import check_fingerprint
 from bootstrap.runs.remote_command import ssh_command
 from bootstrap.transfer.manifest import Manifest, RunOrigin
 from tests.logins import login_to
+from tests.sshd import Sshd, fingerprint, keygen
 from tests.unit.link.conftest import SshUser
-from tests.unit.link.sshd import Sshd, fingerprint, keygen
 
 pytestmark = pytest.mark.slow
 

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 from bootstrap.link.record import read_known_hosts
-from tests.unit.link.sshd import fingerprint, keygen
+from tests.sshd import fingerprint, keygen
 
 
 def test_a_host_matches_known_hosts_lines_by_pattern_port_and_hashed_name(tmp_path: Path) -> None:

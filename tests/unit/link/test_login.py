@@ -21,8 +21,8 @@ from bootstrap.link.reconnecting import ReconnectingLink
 from bootstrap.link.transport import BoxTransport, KeyAuth
 from tests.boxes.ports import free_port
 from tests.listener import Listener
+from tests.sshd import USER, Sshd, fingerprint, keygen, start_agent
 from tests.unit.link.conftest import SshUser
-from tests.unit.link.sshd import USER, Sshd, fingerprint, keygen, start_agent
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow

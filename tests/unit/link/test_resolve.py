@@ -10,8 +10,8 @@ import pytest
 from bootstrap.errors import UnreachableError, UsageError
 from bootstrap.link.endpoint import resolve
 from bootstrap.link.target import parse_host
+from tests.sshd import keygen
 from tests.unit.link.conftest import SshUser
-from tests.unit.link.sshd import keygen
 
 
 def test_a_host_alias_in_an_included_ssh_config_file_is_resolved(ssh_user: SshUser) -> None:

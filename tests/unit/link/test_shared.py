@@ -24,8 +24,8 @@ from bootstrap.link.ssh import SshWire
 from bootstrap.link.target import BoxOptions
 from bootstrap.link.wire import LinkLost
 from tests.logins import login_to
+from tests.sshd import Relay, Sshd, keygen, start_agent
 from tests.unit.link.conftest import SshUser
-from tests.unit.link.sshd import Relay, Sshd, keygen, start_agent
 from tests.waiting import slowness, wait_until
 
 pytestmark = pytest.mark.slow

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.sshd import Relay, Sshd
 from tests.unit.link.conftest import SshUser
-from tests.unit.link.sshd import Relay, Sshd
 from tests.waiting import slowness, wait_until
 
 pytestmark = pytest.mark.slow

@@ -17,8 +17,8 @@ from bootstrap.link.tunnel import Forward, Tunnel, forwards, hold, host_of, pars
 from bootstrap.link.wire import Wire
 from tests.boxes.ports import free_port
 from tests.listener import Listener
+from tests.sshd import Sshd
 from tests.unit.link.conftest import SshUser
-from tests.unit.link.sshd import Sshd
 
 SIZE = 3_000_000
 

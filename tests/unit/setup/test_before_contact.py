@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.cli import Completed, User
+from tests.sshd import USER, Sshd, keygen
 from tests.unit.link.conftest import start_server  # noqa: F401 - a fixture
-from tests.unit.link.sshd import USER, Sshd, keygen
 
 
 def empty(user: User) -> None:

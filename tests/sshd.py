@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import os
 import shutil
@@ -19,6 +20,7 @@ from tests.waiting import wait_until
 
 SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
 USER = getpass.getuser()
+_START_LIMIT_S = 60.0
 
 
 def start_agent(path: Path, **more: str) -> subprocess.Popen[bytes]:
@@ -103,14 +105,16 @@ class Sshd:
         self.process = subprocess.Popen(
             [SSHD, "-D", "-f", str(config), "-E", str(self.log)], stdin=subprocess.DEVNULL
         )
-        for _ in range(200):
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
+        end = time.monotonic() + _START_LIMIT_S
+        while time.monotonic() < end and self.process.poll() is None:
+            with (
+                contextlib.suppress(OSError),
+                socket.create_connection(("127.0.0.1", self.port), timeout=1) as line,
+            ):
+                if line.recv(4) == b"SSH-":
                     return self
-            if self.process.poll() is not None:
-                break
             time.sleep(0.02)
-        raise RuntimeError(self.log.read_text())
+        raise RuntimeError(self.log.read_text()[-2000:] if self.log.exists() else "no log")
 
     def stop(self) -> None:
         if self.process:
