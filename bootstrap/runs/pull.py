@@ -480,19 +480,20 @@ class _Pull:
             self._screen.warn(f"{run.name}: more of its results is at home in {fuller}")
         else:
             note_results(box, run, manifest, place)
-        with contextlib.suppress(LinkLost, BoxstrapError):  # then at the end
-            self._beside()
         if fuller:
+            self._sync()
             return None
         safe, home = manifest.safe_note(), manifest.home_note()
-        write_receipt(file, manifest, place, self._synced)
+        write_receipt(file, manifest, place, self._sync)
         if is_part:
             return None
         report_safe_results(box, run, safe, home)
         return file
 
-    def _synced(self) -> None:
-        """Wait until what came is on the disk."""
+    def _sync(self) -> None:
+        """Let what comes beside the results come, and wait until they are on the disk."""
+        with contextlib.suppress(LinkLost, BoxstrapError):  # then at the end
+            self._beside()
         if self._syncing:
             self._syncing.join()
 
