@@ -43,7 +43,11 @@ class RecordFolder(LocalFolder):
                 hint="Let it end, or end it, and run the same command again.",
             ) from None
         self._kept = kept
-        self.put("run.json", kept.text())
+        try:
+            self.put("run.json", kept.text())
+        except OSError:  # the disk is full: what comes again must find the folder free
+            self.close()
+            raise
 
     def _owner(self) -> str:
         """Return the id of the run whose record is here; "" if there is none."""
