@@ -22,7 +22,7 @@ from bootstrap.link.exchange import (
     answer_version,
     run_script_checked,
 )
-from bootstrap.link.query import build_query
+from bootstrap.link.query import NO_REDACTION, build_query
 from bootstrap.link.wire import Wire
 from bootstrap.sanitize import one_line
 from bootstrap.sizes import dollars, duration
@@ -366,23 +366,17 @@ def probe(  # noqa: PLR0913 - one value for each thing a box can be asked
 
     Raises LinkLost, NoAnswer, and BoxLacksError if it isn't Linux, or bash is missing or too old.
     """
-    answer = run_script_checked(
-        wire,
-        build_query(
-            "probe",
-            text=sent_module("onbox/probe.py"),
-            workdir=workdir,
-            repo_key=repo_key,
-            repo_root=repo_root,
-            script_id=script,
-            hint_names=" ".join(sorted(hint_names)),
-            hint_files=" ".join(sorted(hint_files)),
-            details="",
-        ),
-        timeout=60,
-    )
+    signs = {"hint_names": " ".join(sorted(hint_names)), "hint_files": " ".join(sorted(hint_files))}
+    query = probe_query(workdir, repo_key, repo_root, script_id=script, **signs)
+    answer = run_script_checked(wire, query, timeout=60)
     box_state = read_probe(answer.output, wire.label, needs_runs=needs_runs)
     return replace(box_state, is_noisy=answer.is_noisy)
+
+
+def probe_query(workdir: str, repo_key: str, repo_root: str, **more: str) -> str:
+    asked = dict.fromkeys(("script_id", "hint_names", "hint_files", "details"), "") | more
+    text, place = sent_module("onbox/probe.py"), {"repo_key": repo_key, "repo_root": repo_root}
+    return build_query("probe", NO_REDACTION, workdir=workdir, text=text, **place, **asked)
 
 
 def read_probe(answer: bytes, label: str, *, needs_runs: bool = True) -> BoxState:

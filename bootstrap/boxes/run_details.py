@@ -7,18 +7,16 @@ from collections.abc import Mapping, Sequence
 
 from bootstrap.boxes.answers import BoxDocument, documents
 from bootstrap.boxes.disk import MOST_BYTES, LowDisk, parse_low_disk
-from bootstrap.boxes.probe import BoxState, read_probe
+from bootstrap.boxes.probe import BoxState, probe_query, read_probe
 from bootstrap.boxes.run import Run, is_name
 from bootstrap.boxes.trees import RiskyFolder, TreeUse, read_risks, read_uses
 from bootstrap.errors import NotSafeError
 from bootstrap.link.exchange import answer_number as to_number
 from bootstrap.link.exchange import run_script
-from bootstrap.link.query import build_query
 from bootstrap.link.wire import Wire
 from bootstrap.onbox.run_folder import END_BYTES, MOST_ENDS
 from bootstrap.sanitize import sanitize
 from bootstrap.sizes import grouped_number, size
-from bootstrap.steps.shell import sent_module
 from bootstrap.value import Document, dataclass, field
 
 _METRIC_BYTES = 1000
@@ -108,17 +106,8 @@ def ask_details(
     wire: Wire, *, workdir: str, repo_key: str, repo_root: str, redact: Sequence[str]
 ) -> tuple[BoxState, RunDetails]:
     """Probe and get the details; the box redacts the secrets in `redact`. Raises as `probe`."""
-    query = build_query(
-        "probe",
-        text=sent_module("onbox/probe.py"),
-        workdir=workdir,
-        repo_key=repo_key,
-        repo_root=repo_root,
-        script_id="",
-        hint_names="",
-        hint_files="",
-        details=json.dumps({"redact": [*redact]}),
-    )
+    details = json.dumps({"redact": [*redact]})
+    query = probe_query(workdir, repo_key, repo_root, details=details)
     answer = run_script(wire, query, timeout=60)
     return read_probe(answer, wire.label), parse_details(answer)
 

@@ -8,25 +8,13 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 
 from ..run_folder import QUEUED, RUNNING, RunFolder, made_at, names_in
 from ..work.repository import find_repository
 from .first_output import await_output, begin_of
-from .window import Window
+from .window import show_while
 
-_LOOK_S = 0.2
 _FIRST_S = 30.0
-
-
-def _show_all(run: RunFolder) -> int:
-    window, door = Window(run), os.getppid()
-    while (state := run.state()) in (RUNNING, QUEUED) and os.getppid() == door:
-        window.show()
-        time.sleep(_LOOK_S)
-    window.show()
-    code = state.partition(" ")[2]
-    return int(code) if code.isdigit() else 1
 
 
 def _show_begin(run: RunFolder) -> None:
@@ -49,6 +37,7 @@ def main() -> int:
         return 0
     run = max(runs, key=made_at)
     if waits:
-        return _show_all(run)
+        code = show_while(run, RUNNING, QUEUED).partition(" ")[2]
+        return int(code) if code.isdigit() else 1
     _show_begin(run)
     return 0

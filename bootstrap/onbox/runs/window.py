@@ -109,6 +109,16 @@ class Window:
                     piece = piece[os.write(1, piece) :]
 
 
+def show_while(run: RunFolder, *states: str) -> str:
+    """Show it while the run is in one of these states; return the next one."""
+    window = Window(run)
+    while (state := run.state()) in states:
+        window.show()
+        time.sleep(_LOOK_S)
+    window.show()
+    return state
+
+
 def show_beside(run: RunFolder) -> Callable[[], None]:
     """Show the log in a thread, which may hang on a terminal; return what ends it with its last
     words."""
@@ -139,8 +149,4 @@ def main() -> None:
             os.kill(int(runner.split()[0]), signal.SIGTERM)
 
     signal.signal(signal.SIGINT, stop)
-    window = Window(run)
-    while run.state() == RUNNING:
-        window.show()
-        time.sleep(_LOOK_S)
-    window.show()
+    show_while(run, RUNNING)
