@@ -39,7 +39,7 @@ SIGNS = {
     "first": '"verb": "first"',
     "made": "module='work.made'",
     "record": '"ask": "record"',
-    "box_id": "%.200s",
+    "box_id": "{0,200}",
     "transfer": "/venv/main/bin/python",
     "end": '"verb": "end"',
 }
