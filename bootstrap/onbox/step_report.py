@@ -8,7 +8,10 @@ import json
 import os
 import sys
 from contextlib import suppress
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # slow to import
+    from typing import Any
 
 step = ""
 """The step that this process is, if it is one."""

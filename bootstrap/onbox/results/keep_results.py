@@ -239,6 +239,8 @@ def status(home: str) -> Iterator[Mapping[str, object]]:
 
 def clean_copies(home: str, *, look: bool) -> int:
     """Remove copies that are at home, or only `look`; return their bytes."""
+    from shutil import rmtree  # slow to import
+
     total = 0
     for run in runs_of(home):
         folder = f"{run.path}/{KEPT}"
@@ -246,18 +248,8 @@ def clean_copies(home: str, *, look: bool) -> int:
         if made is not None and os.path.isdir(folder) and (run.is_home() or run.given_up()):
             total += sum(state.size for path, state in made.items() if run.has_kept(path, state))
             if not look:
-                remove(folder)
+                rmtree(folder)
     return total
-
-
-def remove(folder: str) -> None:
-    for place, folders, files in os.walk(folder, topdown=False):
-        for name in files:
-            os.unlink(f"{place}/{name}")
-        for name in folders:
-            aside = f"{place}/{name}"
-            (os.unlink if os.path.islink(aside) else os.rmdir)(aside)
-    os.rmdir(folder)
 
 
 def asked(word: str, place: str, *more: str) -> int:

@@ -14,7 +14,6 @@ from contextlib import redirect_stdout, suppress
 
 from .. import MAIN
 from ..processes import begin_apart, forget_locale
-from ..results import keep_results
 from ..run_folder import (
     QUEUED,
     RUNNING,
@@ -26,6 +25,7 @@ from ..run_folder import (
     secrets_of,
 )
 from ..run_queue import revive, runner_of
+from ..work.repair import remove_folder
 from .window import has_runner, open_session, tmux
 
 ALWAYS = (
@@ -53,7 +53,7 @@ def make(asked: Mapping[str, str]) -> RunFolder:
     """Make the folder of a run. Raises NotStartedError, OSError."""
     runs, again = f"{asked['home']}/runs/{asked['key']}", with_id(asked)
     if again:  # it was made under this id, but never started: the power failed
-        keep_results.remove(again.path)
+        remove_folder(again.path)
     _check_gpus(asked)
     before = asked["queue"].partition(" ")[2]
     if before and not os.path.isdir(f"{os.path.dirname(runs) if '/' in before else runs}/{before}"):
@@ -83,8 +83,7 @@ def write(runs: str, texts: Mapping[str, str], nodes: Mapping[str, str] | None =
             number += 1
         os.rename(new, f"{runs}/{texts['session']}-{number}")
     except BaseException:
-        with suppress(OSError):
-            keep_results.remove(new)
+        remove_folder(new)
         raise
     return RunFolder(f"{runs}/{texts['session']}-{number}")
 
@@ -182,6 +181,8 @@ def _make_results(tree: str, results: Sequence[str]) -> None:
 def _keep_results(run: RunFolder, *asked: str) -> None:
     """Keep the results of earlier runs that are not home before this one begins. If that can't be
     done, it is not started, and the reason is said, for the user's machine to put in words."""
+    from ..results import keep_results  # late: a plan has no use for it
+
     with io.StringIO() as said:
         try:
             with redirect_stdout(said):
@@ -189,7 +190,7 @@ def _keep_results(run: RunFolder, *asked: str) -> None:
         except OSError as error:
             refused = bool(said.write(str(error)))
         if refused:
-            keep_results.remove(run.path)
+            remove_folder(run.path)
             raise NotStartedError("results-unsafe", said.getvalue().rstrip("\n"), _REFUSED)
 
 

@@ -14,7 +14,6 @@ import signal
 from collections.abc import Iterator
 
 from ..results.copies import CantKeep
-from ..results.keep_results import remove
 from ..results.put_back import changes
 from ..results.run_results import RunResults
 from ..run_folder import DIED, QUEUED, RUNNING, WAITING, RunFolder, alive_in, made_at, names_in
@@ -22,6 +21,7 @@ from ..run_processes import left_of
 from ..run_queue import last_of, revive
 from ..step_report import answer, question
 from ..work.lock import take_lock
+from ..work.repair import remove_folder
 from .new_run import ALWAYS, IF_ASKED, NotStartedError, clean_environment, start, started, write
 
 
@@ -112,7 +112,7 @@ def _take(run: RunFolder, asked: dict[str, str]) -> None:
             "resumes"
         ):  # it was made, and could not be started
             before = f"{run.home}/runs/{run.first('resumes')}"
-            remove(run.path)
+            remove_folder(run.path)
             run = RunFolder(before)
         why = why_not(run) or ("" if has_results(run) else "overwritten")
         if why:

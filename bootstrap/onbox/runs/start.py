@@ -7,14 +7,10 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from ..results import keep_results
-from ..results.copies import CantKeep
-from ..results.run_results import RunResults
 from ..run_folder import DIED, QUEUED, RUNNING, WAITING, RunFolder, made_at, runs_below
 from ..run_processes import stop_run
 from ..run_queue import unattended
 from . import new_run
-from .resume import died, resume
 from .window import open_session, window_program
 
 
@@ -31,6 +27,8 @@ def begin(asked: Mapping[str, str]) -> RunFolder:
         return run
     home, patience = asked["home"], "inf" if asked["resume_all"] else ""
     if asked["resume_all"]:  # they ran in parallel before
+        from .resume import died, resume  # slow to import
+
         for run in died(home, asked["key"]):
             resume(run, overwrite=bool(asked["overwrite"]), patience=patience)
     new_run.revive_uploads(home)
@@ -53,8 +51,13 @@ def why_done(asked: Mapping[str, str]) -> str:
     """Say why `begin` would do nothing: done, failed, died; "" if it would."""
     home = asked["home"]
     run = of_work(home, asked["work"])
-    if not run or run.state() == WAITING or (asked["resume_all"] and died(home, asked["key"])):
+    if not run or run.state() == WAITING:
         return ""
+    if asked["resume_all"]:
+        from .resume import died  # slow to import
+
+        if died(home, asked["key"]):
+            return ""
     # Uploads that were just restarted may take a moment, or end right away: no reason to fail.
     is_just_revived = asked["setup"] and RunFolder(asked["setup"]).has("uploads")
     is_uploaded = is_just_revived or not any(new_run.idle_uploads(home))
@@ -68,6 +71,10 @@ def why_done(asked: Mapping[str, str]) -> str:
 
 def keep_ahead(runs: str, tree: str, paths: Sequence[str]) -> None:
     """Copy what a run in this place would lose. What can't be kept is told when it begins."""
+    from ..results import keep_results  # slow to import
+    from ..results.copies import CantKeep
+    from ..results.run_results import RunResults
+
     with suppress(CantKeep, OSError):
         for one in keep_results.earlier(RunResults(f"{runs}/.new", tree, paths)):
             with suppress(CantKeep):

@@ -14,7 +14,6 @@ import os
 import re
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -122,6 +121,8 @@ def show_while(run: RunFolder, *states: str) -> str:
 def show_beside(run: RunFolder) -> Callable[[], None]:
     """Show the log in a thread, which may hang on a terminal; return what ends it with its last
     words."""
+    import threading  # late: a plan shows nothing
+
     window, is_over = Window(run), threading.Event()
 
     def show() -> None:

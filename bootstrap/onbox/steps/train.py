@@ -6,7 +6,6 @@ import hashlib
 import os
 from functools import cached_property
 
-from ..results import keep_results
 from ..run_folder import RunFolder, made_at, runs_below, write_whole
 from ..run_queue import revive
 from ..runs import new_run, start
@@ -177,6 +176,8 @@ class TrainStep(BoxStep):
         is_new = self.setup.one("restart") or self.setup.one("id")
         if not is_new and (self.setup.alive_run or self._run):
             return False
+        from ..results import keep_results  # late: a plan has no use for it
+
         runs, tree = f"{self.home}/runs/{self.setup.tree.key}", self.setup.tree.path
         results = self.setup.facts.get("result", ())
         return keep_results.asked("look", f"{runs}/.new", tree, *results) == _REFUSED
