@@ -8,7 +8,7 @@ bring_python() {
   exec 9>>"$BOX_HOME/lock"
   flock -n 9 || { STEP=setup emit wait code=busy && flock -w "$2" 9; } || finish 8 busy
   printf '%s\n' "$_identity" "$SCRIPT_ID" "$SETUP_ID" "$REPO_NAME ${REPO_COMMIT:0:12}" >"$BOX_HOME/lock"
-  [ -z "$LACKS" ] || by_step preflight tell_lack
+  if [ -n "$LACKS" ]; then by_step preflight tell_lack; else STEP=preflight emit start why=new; fi
   if ! have python3 && can_install; then by_step tools install_python; fi
   find_python || by_step agent bring_by_uv
   find_python || finish 7

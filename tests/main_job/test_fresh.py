@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -83,6 +84,8 @@ def test_setup_of_a_fresh_box_reaches_the_first_training_step(fresh: Fresh, faul
     assert f"step 1 loss 0.5 {ODD} {place}/homework/.venv" in fresh.first.out
     assert "lesson-1: finished" in fresh.first.out
     assert "was not started" not in fresh.first.text
+    started = re.findall(r" (\w+) +start ", fresh.first.err)
+    assert (started[0], len(started)) == ("preflight", len({*started}))
     assert fresh.tree == f"{place}/homework"
 
 
