@@ -92,9 +92,9 @@ NO_REDACTION = BoxRedaction()
 def build_query(name: str, /, there: BoxRedaction = NO_REDACTION, **values: Value) -> str:
     """Return the script of `templates/queries/<name>.sh` after `workdir` and its own variables.
     `there`: secrets that the box redacts in its output before sending it."""
-    shared, own = _shared(name), bare_shell(shell_part("queries", name))
+    shared = _shared(name, bool(there.names))
+    own = bare_shell(shell_part("queries", name))
     if there.names:
-        shared += bare_shell(shell_part("queries", "redacted"))
         values |= there.variables()
         own = f"find_home\n(\n{own}) | redacted\n"
     return assignments({"workdir": "", **values}) + shared + own
@@ -119,10 +119,11 @@ def ask(  # noqa: PLR0913 - how it may be answered
 
 
 @cache
-def _shared(name: str) -> str:
+def _shared(name: str, redacts: bool) -> str:
     """Return the library of a query, without the functions that it doesn't call."""
     library = "".join(shell_part(kind, part) for kind, part in _SHARED)
-    return bare_shell(called(library, f"find_home\n{shell_part('queries', name)}"))
+    by = f"find_home\n{'redacted' * redacts}\n{shell_part('queries', name)}"
+    return bare_shell(called(library, by))
 
 
 _STORE = 'read_program && store_program "$1"'

@@ -23,3 +23,10 @@ find_program() {
   python=python3
   python3 -I -c 'import sys; sys.exit(sys.version_info < (3, 8))' 2>/dev/null
 }
+
+# Removes this box's secrets from standard input, with the program that was sent along. Without the agent's Python (a first
+# setup) the text passes: the client redacts what it knows.
+redacted() {
+  python=$box_home/agent/bin/python
+  if [ -x "$python" ]; then "$python" -I -c "$redactor" "$skip" "$same_length" "$redact" "$box_home"; else cat; fi
+}
