@@ -55,7 +55,7 @@ def test_prepare_commands_run_once_for_the_same_commands_and_files(rent: Rent) -
     assert "train      start  new commit" in other.err
     repository.commit({"data/get.py": GET + "# again\n"})
     again = rented.run("setup").must(0)
-    assert "prepare    start  its settings changed" in again.err
+    assert "prepare    start  files that it names changed" in again.err
     assert "step 1 of xx" in again.out
     # A new tree is prepared again.
     rented.box.run("rm -rf /workspace/homework")
