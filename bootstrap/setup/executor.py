@@ -211,6 +211,7 @@ class SetupExecutor:
         self.own_folder = False
         """Whether another repository on the box already has the folder of this name."""
         self.started_run = False  # whether the followed setup started the training
+        self.left_alone = False  # whether it left steps as they are for a live run
         self.context = context
         self._holder: Holder | None = None
         self._failed_step = ""
@@ -223,7 +224,7 @@ class SetupExecutor:
     def run(self, box_state: BoxState) -> str:
         """Set the box up, or follow a setup of the same script; return its id, "" for nothing to
         do. Raises as `result.raise_for`."""
-        self.reporter.has_begun = True
+        self.reporter.has_begun, self.left_alone = True, False
         self._senders.machine = box_state.system.replace(" ", "-")
         begins = self.request.restart or self.request.run or self.request.redo
         if self.request.holds:
@@ -381,6 +382,8 @@ class SetupExecutor:
     def _tell(self, event: Event) -> None:
         if (event.step, event.event) == ("train", "ok"):
             self.started_run = True
+        if (event.event, event.word("why")) == ("skip", "alive"):
+            self.left_alone = True
         self.own_folder = self.own_folder or event.word("code") == "own-folder"
         if event.event == "fail":
             self._failed_step = event.step

@@ -120,11 +120,15 @@ def complete(context: SetupContext, began: float) -> SetupResult:
     """Do what was prepared, from the probe to the training's first output."""
     executor, box_state, setup = execute(context)
     over = {(run.repo_key, run.name) for run in box_state.runs if run.is_over}
-    if setup and executor.started_run and not box_state.live_run:
-        # Without a plan: its checks would slow down the training's start.
-        box_state = context.box.state_for("")
-    elif setup:
+    while setup:
+        if executor.started_run and not box_state.live_run:
+            # Without a plan: its checks would slow down the training's start.
+            box_state = context.box.state_for("")
+            break
         box_state = context.box_state()
+        if box_state.live_run or not executor.left_alone:
+            break
+        setup = executor.run(box_state) or setup  # the live run has just ended
     return result_of(executor, box_state, setup, began, over)
 
 

@@ -99,3 +99,22 @@ def test_setup_after_a_failed_run_exits_with_10_and_names_the_restart_option(use
     user.run(*setup).must(0)
     user.run("stop", "--host", "local").must(0)
     assert "was stopped; to start it again: --restart" in user.run(*setup).must(0).out
+
+
+def test_setup_does_the_work_if_the_live_run_for_which_it_left_all_as_it_is_ends_at_once(
+    user: User,
+) -> None:
+    """The box left its tree to a live run, which was over as the setup's end was looked at."""
+    working = "import os\nprint('step 1', os.environ['GREETING'], flush=True)\n"
+    seem_set_up(user, "box").repository(boxstrap__yaml=PROFILE, train__py=working)
+    local = ("--host", "local")
+    user.run("setup", *local).must(0)
+    ends = (
+        f"cd {user.home}/box/.boxstrap/setups; touch begun; echo step 1; until grep -qs "
+        '\'"step":"train","event":"skip"\' $(find . -name events.jsonl -newer begun) /dev/null; '
+        "do sleep 0.01; done"
+    )
+    user.run("run", *local, "--", ends).must(0)
+    done = user.run("setup", *local, "--set", "env.GREETING=other").must(0)
+    assert "train      skip   a run is alive" in done.err
+    assert "step 1 other" in done.out
