@@ -290,7 +290,7 @@ def find_gone(options: BoxOptions, names: Sequence[str] = ()) -> list[RunAtHome]
     host = options.host
     if host is None or box_by_name(host) or host not in {box.name for box in ended_boxes()}:
         return []
-    found = [one for one in all_kept() if host in (one.box, one.host) and one.place]
+    found = _meant(options, [one for one in all_kept() if one.place])
     chosen = _chosen(found, names)
     if len(chosen) < max(1, len(names)):
         listed = "".join(f"\n  --run {one.run.name}" for one in found[:_MOST_NAMED])
@@ -356,9 +356,11 @@ def _of_this_repository(options: BoxOptions, *, is_unreachable: bool) -> list[Ru
 
 
 def _meant(options: BoxOptions, found: Iterable[RunAtHome]) -> list[RunAtHome]:
-    if options.host is not None:
-        return [one for one in found if options.host in (one.box, one.host)]
-    return kept_of_repository(found, options.repository[0], [*all_boxes(), *ended_boxes()])
+    """Return those of this repository; with a host all of that box, this repository's first."""
+    every = [one for one in found if options.host in (None, one.box, one.host)]
+    own = kept_of_repository(every, options.repository[0], [*all_boxes(), *ended_boxes()])
+    others = [one for one in every if one not in own] if options.host is not None else []
+    return own + others
 
 
 def _chosen(found: Sequence[RunAtHome], names: Sequence[str]) -> list[RunAtHome]:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 from pathlib import Path
 
 import pytest
 
 from bootstrap.boxes import Run, at_home
 from bootstrap.boxes.at_home import RunAtHome, note_seen, seen_on
+from bootstrap.errors import UnreachableError
 from bootstrap.link import BoxOptions, KnownBox, parse_host, save_box
 from bootstrap.link.endpoint import resolve
 from bootstrap.link.wire import not_found
 from bootstrap.runs import known_runs, status
 from bootstrap.runs.known_runs import ListedRun, box_of_runs, known_on, run_rows
+from bootstrap.ui.screens import JsonScreen
 from bootstrap.value import document
 
 RUN = Run(
@@ -154,3 +157,19 @@ def test_without_host_a_run_name_chooses_the_only_known_box_that_has_such_a_run(
     gone = dataclasses.replace(RUN, name="train-2")
     RunAtHome("gone", 9.0, "root@gone", gone, key="mine").save()
     assert box_of_runs(Path(), names) == box
+
+
+def test_a_run_shown_from_home_is_this_repositorys_also_where_the_box_had_one_of_that_name(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("bootstrap.repo.local.current", lambda _: ("mine", ""))
+    at_home._folder().mkdir(parents=True)
+    for key, started in (("theirs", 1), ("mine", 2), ("others", 3)):
+        run = dataclasses.replace(RUN, repo_key=f"{key}-1", started=started, begun=started)
+        RunAtHome("gpu", 9.0, "root@gpu", run, key=key, place=str(tmp_path)).save()
+    error, screen = UnreachableError("no route."), JsonScreen(io.StringIO())
+    for options in (BoxOptions(host="gpu"), BoxOptions()):
+        (found,) = known_runs.kept_instead(options, ["train-1"], error, screen)
+        assert found.key == "mine"
+    (found,) = known_runs.kept_instead(BoxOptions("gpu"), ["others-1/train-1"], error, screen)
+    assert found.key == "others"
