@@ -6,6 +6,7 @@ from __future__ import annotations
 import gc
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 
 from bootstrap.boxes.at_home import WHOLE, LogPart, RunAtHome
@@ -19,6 +20,8 @@ from bootstrap.link.reconnecting import Backoff
 from bootstrap.link.wire import LinkLost, NoAnswer, Wire
 from bootstrap.value import dataclass, field, replace
 
+_ENDING_S = 0.3
+"""Seconds in which a program that is interrupted ends."""
 _PIECE = 1024 * 1024
 HOLE = bytes(4096)
 """Zeros that no program writes: parts of a log that the box dropped read as these."""
@@ -80,6 +83,8 @@ class LogReader:
                 gc.collect()
             except LinkLost as lost:
                 backoff.lost(lost, news=self.at)
+                if threading.current_thread() is not threading.main_thread():
+                    time.sleep(_ENDING_S)  # Ctrl-C ends ssh too, and then all of this
                 with self.turn:
                     if self.box.wire is wire:
                         self.box.link.reconnect(lost)

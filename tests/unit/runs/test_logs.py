@@ -20,7 +20,7 @@ import pytest
 from bootstrap.boxes import Run
 from bootstrap.boxes.at_home import LogPart, RunAtHome
 from bootstrap.boxes.login import BoxLogin
-from bootstrap.link import LocalWire
+from bootstrap.link import LinkLost, LocalWire
 from bootstrap.onbox.redact import Redactor
 from bootstrap.onbox.runs.logs import RunLog
 from bootstrap.runs.log_reader import LogReader, together
@@ -350,6 +350,29 @@ def test_logs_of_several_runs_are_printed_at_once_each_to_its_end(
         assert own == [*(f"{name} step {step}" for step in range(50_000)), "last"]
     assert len(shown) == 2 * 50_001
     assert all(one.over for one in readers)
+
+
+def test_logs_of_several_runs_tell_of_no_lost_link_in_the_moment_in_which_ctrl_c_ends_them(
+    tmp_path: Path, reader: MakeReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends their ssh, too."""
+    finished(tmp_path, LOG)
+    readers = [reader(tmp_path) for _ in range(2)]
+    told = list[object]()
+    for one in readers:
+        monkeypatch.setattr(one.box.link, "reconnect", told.append)
+
+    def lost(*_: object) -> Iterator[bytes]:
+        raise LinkLost("box")
+
+    def end(_: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(LogReader, "_over", lost)
+    monkeypatch.setattr("bootstrap.runs.log_reader.time.sleep", end)
+    with pytest.raises(KeyboardInterrupt):
+        list(together(readers, follow=True))
+    assert told == []
 
 
 def test_a_very_long_line_is_split_when_logs_of_several_runs_are_shown(
