@@ -31,7 +31,8 @@ def why_not(run: RunFolder) -> str:
     state = run.state()
     if state in (RUNNING, QUEUED, WAITING):
         return "alive"
-    if state == "finished 0" and not is_interrupted(run):
+    # One that was stopped saved its work, and says so.
+    if state == "finished 0" and not (is_interrupted(run) or run.first("ended") == "stop"):
         return "over"
     if left_of(run):
         return "left"

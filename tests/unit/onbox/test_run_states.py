@@ -283,6 +283,17 @@ def test_status_counts_processes_left_by_a_run_only_while_they_live(tmp_path: Pa
         processes.close()
 
 
+@pytest.mark.parametrize(("ended", "why"), [("exit 0", "over"), ("stop", "")])
+def test_a_run_that_was_stopped_and_saved_its_work_can_go_on_though_it_ended_with_0(
+    tmp_path: Path, ended: str, why: str
+) -> None:
+    run = tmp_path / ".boxstrap/runs/homework/train-1"
+    run.mkdir(parents=True)
+    for name, text in {"exit": "0", "ended": ended, "resume": "x", "command": "x"}.items():
+        (run / name).write_text(f"{text}\n")
+    assert resume.why_not(RunFolder(run)) == why
+
+
 @pytest.mark.parametrize("name", ["both were killed"])
 def test_status_counts_a_process_that_outlived_its_killed_run_and_stop_ends_it(
     workdir: Path,
