@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -56,6 +57,8 @@ _LOOK_S = 1.0
 """Seconds between two looks at the box."""
 _LOG_S, _LOG_AFTER_FILES_S = 60.0, 10.0
 """Seconds until a watched run's log is brought again, also after new files."""
+_SYNC_S, _MOST_SYNC_S = 0.2, 60.0
+"""Seconds after which what came is first brought to the disk; the most until it is again."""
 _AT_ONCE = 256 * 10**6
 """Bytes that are taken between two looks while the run is live."""
 _IDLE_LOOKS = 4
@@ -281,8 +284,8 @@ class _Pull:
         """What the first look left and it waits for: a run that writes on and on ends no pull."""
         self._idle = 0
         """Consecutive looks that brought none of them."""
-        self._syncing: threading.Thread | None = None
-        """Brings what came to the disk, once all of it is here."""
+        self._all_here = threading.Event()
+        self._syncing = threading.Thread(target=self._sync_on, name="sync", daemon=True)
         self._brought = float("-inf")
         """When a watched run's log was brought last."""
 
@@ -291,6 +294,8 @@ class _Pull:
             raise _LoggedInError
 
     def _note(self, file: BoxFile, place: str) -> None:
+        if not self._landed:
+            self._syncing.start()
         self._landed[file.path] = place
         if self._wish.watch:
             beside = "" if place == file.path else f", as {shown(place)}"
@@ -299,8 +304,11 @@ class _Pull:
 
     def pull(self) -> Pulled:
         """Take all results, and return what was taken."""
-        with self._progress:
-            manifest = self._take_all()
+        try:
+            with self._progress:
+                manifest = self._take_all()
+        finally:
+            self._all_here.set()
         return Pulled(
             manifest,
             self._landing.place,
@@ -317,9 +325,8 @@ class _Pull:
         manifest: Manifest | None = None
         for done in self._rounds():
             watches = self._wish.watch and self._live and not self._puller.stopped
-            if (is_over := not watches and self._is_over(done)) and self._landed:
-                self._syncing = threading.Thread(target=os.sync)
-                self._syncing.start()
+            if is_over := not watches and self._is_over(done):
+                self._all_here.set()
             if done.landed or is_over or manifest is None:
                 manifest = self._manifest(done)
                 self._land_manifest(manifest)
@@ -494,8 +501,23 @@ class _Pull:
         """Let what comes beside the results come, and wait until they are on the disk."""
         with contextlib.suppress(LinkLost, BoxstrapError):  # then at the end
             self._beside()
-        if self._syncing:
+        if self._landed:
             self._syncing.join()
+
+    def _sync_on(self) -> None:
+        """Bring what came to the disk while more comes, so that little of it is left at the end."""
+        pause = _SYNC_S
+        while not self._all_here.wait(pause):
+            _sync()
+            pause = min(2 * pause, _MOST_SYNC_S)
+        _sync()
+
+
+def _sync() -> None:
+    try:  # a process that waits for a slow disk can't be ended: none of ours does
+        subprocess.run(["sync"], check=False, stdin=subprocess.DEVNULL, capture_output=True)
+    except OSError:
+        os.sync()
 
 
 def goes_on(box: BoxLogin, run: Run) -> bool:

@@ -297,7 +297,7 @@ class Manifest:
             **({"link": one.to} if one.to else {}),
             **({"here": one.place} if one.place != path else {}),
             **({} if path in self.on_box else {"on_box": False}),
-            **({"after_run": True} if path in self.on_box and path not in self.made else {}),
+            **({} if path in self.made else {"after_run": True}),
         }
 
     def present(self) -> dict[str, tuple[int, str]]:

@@ -9,8 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.transfer.destination import DEEPEST
-from bootstrap.transfer.manifest import ListedFile, PulledRecord, read_manifest
+from bootstrap.transfer.destination import DEEPEST, HomeFile
+from bootstrap.transfer.manifest import (
+    ListedFile,
+    Manifest,
+    PulledFile,
+    PulledRecord,
+    RunOrigin,
+    read_manifest,
+)
 
 SHA = "0123456789abcdef" * 4
 
@@ -54,6 +61,13 @@ def test_a_results_manifest_is_read_with_its_files_and_missing_entries() -> None
 def test_a_malformed_results_manifest_raises_an_error_with_the_reason(document: str) -> None:
     with pytest.raises(ValueError, match=r"it |what is missing|Expecting|codec|key"):
         read_manifest(document.encode("latin-1"))
+
+
+def test_a_manifest_marks_a_file_that_no_run_made_also_once_a_later_run_has_it() -> None:
+    one = PulledFile((1, 2, 3, 4, 5), SHA, "out/a", HomeFile(3, 4, 6))
+    text = Manifest(RunOrigin("b", "k", "train-1"), [], {"out/a": one}, frozenset()).text()
+    about = {"path": "out/a", "size": 3, "sha256": SHA}
+    assert json.loads(text)["files"] == [{**about, "on_box": False, "after_run": True}]
 
 
 def test_the_error_of_a_full_disk_names_the_pull_record_that_did_not_fit(
