@@ -281,6 +281,11 @@ def test_clean_keeps_trees_with_a_live_run_or_results_not_pulled(here: Runner) -
     assert cleaned(rc=9) == dict.fromkeys(beside, "kept")
     assert [(tree / "out/model").read_text() for tree in trees] == ["one", "two", "three"]
     (trees[1] / "out/model").unlink()
+    large = here.user.home / "large"
+    large.write_bytes(bytes(9 << 20))
+    os.link(large, trees[1] / ".venv/large")  # as an environment has files of uv's cache
+    shown = here.user.run("--dry", "clean", *TO_LOCAL, "--json").must(9).json()["trees"]
+    assert next(one["bytes"] for one in shown if one["tree"] == beside[0]) < 9 << 20
     assert cleaned(rc=9) == {beside[0]: "removed", beside[1]: "kept"}
     assert cleaned("--discard", beside[1]) == {beside[1]: "removed"}
     assert [tree.exists() for tree in trees] == [True, False, False]

@@ -18,7 +18,7 @@ from typing import Any
 
 from ..git import BoxTree, trees_of
 from ..results.at_risk import not_pushed
-from ..results.disposable import disposable, files_of
+from ..results.disposable import disposable, files_of, size_of
 from ..results.keep_results import clean_copies
 from ..results.run_results import runs_of
 from ..run_folder import QUEUED, RUNNING, RunFolder, runs_below
@@ -119,12 +119,12 @@ def clean(
             rows = list(contents(tree, going))
         except OSError:
             rows = list(held("unread", [""]))
-    size = subprocess.run(["du", "-sk", "--", tree.path], capture_output=True, check=False).stdout
+    size = size_of(tree.path)
     became = "kept" if rows else "safe"
     if not (look or used) and (not rows or tree.name in discard):
         became = "removed" if remove(tree) else "left"
     first = sum(of for place, of in going.items() if place.startswith(f"{tree.path}/"))
-    kib = max(0, int(size.split()[0]) - first // 1024) if size else 0
+    kib = max(0, size - first) // 1024
     yield from rows
     yield {"kind": "tree", "key": tree.key, "name": tree.name, "became": became, "kib": kib}
 
