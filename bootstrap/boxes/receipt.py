@@ -103,6 +103,15 @@ def check_receipt(
     return problems + _lost_here(PullPlace.again(Path(body["place"]), key), files)
 
 
+def is_still_here(file: Path, key: str) -> bool:
+    """Whether all that the receipt proves is here as it was pulled, also where the repository of
+    this `key` was moved with it; so too without a receipt: another machine may have pulled."""
+    body = _read(file)
+    if body is None:
+        return not file.exists()
+    return not _lost_here(PullPlace.again(Path(body["place"]), key), body["files"])
+
+
 def _lost_here(home: PullPlace, files: Mapping[str, list[Any]]) -> list[str]:
     if not files:
         return []

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.boxes.probe import BoxLease, parse_lease
+from bootstrap.boxes.receipt import is_still_here, receipt_file
 from bootstrap.boxes.run import Run
 from bootstrap.boxes.secrets import find_sources, folder_of, identity_of
 from bootstrap.boxes.trees import Cleaned, TreeBeside, clean_trees
@@ -244,12 +245,20 @@ def clean_box(
     and as `clean_trees`.
     """
     with BoxLogin.open(options, screen) as box:
-        found = clean_trees(box, repo_key=box.own, discard=discard, look=look or not agreed)
+        found = clean_trees(box, repo_key=box.own, discard=discard, look=True)
+        if absent := _absent_here(box, found, screen):
+            if look:
+                things = [thing for thing in found.things if thing.name not in absent]
+                found = found._replace(things=things)
+            else:
+                _forget_pulls(box, absent)
+                found = clean_trees(box, repo_key=box.own, discard=discard, look=True)
         can_go = found.removable(discard)
         if not (look or agreed) and can_go is not None:
             for line in _lines(found, look=True):
                 screen.say(line)
             _ask_to_clean(box.name, can_go, _discards(discard), screen)
+        if not look and (agreed or can_go is not None):
             found = clean_trees(box, repo_key=box.own, discard=discard, look=False)
         trees, known = found.trees, box.known
         document = {
@@ -278,6 +287,31 @@ def clean_box(
                 f"{_before_discard(free, known.name)}\n  boxstrap clean --host {known.name}{words}"
             )
         raise NotSafeError(f"{_names(refused)} stayed.", where=known.name, hint=hint)
+
+
+def _absent_here(box: BoxLogin, found: Cleaned, screen: Screen) -> list[str]:
+    """Return the runs whose results could go, but are not here any more as they were pulled."""
+    absent = list[str]()
+    for thing in found.things:
+        repository, _, run = thing.name.rpartition("/")
+        file = receipt_file(box.known.folder, repository, run)
+        if (thing.kind, thing.state) == ("results", "safe") and not is_still_here(
+            file, box.here[0]
+        ):
+            absent.append(thing.name)
+            screen.warn(
+                f"results of {run} stay: what was pulled of them was moved or changed here. "
+                f"To bring them again: boxstrap pull --host {box.name} --run {run}"
+            )
+    return absent
+
+
+def _forget_pulls(box: BoxLogin, runs: Sequence[str]) -> None:
+    """Let the box note that these results are not at home. Raises LinkLost, NoAnswer, and
+    NotSafeError if it can't."""
+    for run in runs:
+        if ("noted", "yes") not in answer_rows(box.ask_word("safe", run=run, note="", made="")):
+            raise NotSafeError(f"the box could not note that results of {run} are not here.")
 
 
 def _before_discard(trees: Sequence[TreeBeside], box: str) -> str:

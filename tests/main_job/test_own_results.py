@@ -217,6 +217,25 @@ def test_pull_exits_with_9_and_leaves_out_a_result_edited_by_hand_after_its_run_
     assert "out/ckpt: was changed after" in trainer.run("--dry", "down").must(9).err
 
 
+@pytest.mark.parametrize("became", ["moved", "changed"])
+def test_clean_leaves_results_on_the_box_that_are_not_at_home_any_more_as_they_were_pulled(
+    trainer: Trainer, became: str
+) -> None:
+    trainer.run("pull").must(0)
+    home = trainer.repository.root / "boxstrap-results/local/train-1"
+    if became == "moved":
+        home.rename(home.with_name("mine"))
+    else:
+        (home / "out/ckpt").write_text("other")
+    for words in (("--dry", "clean"), ("clean", "--yes")):
+        done = trainer.run(*words).must(0)
+        assert "results of train-1 stay: what was pulled of them was moved or changed" in done.err
+        assert "results of train-1, which are at home" not in done.out
+        assert (trainer.tree / "out/ckpt").read_text() == "first"
+    trainer.run("pull", "--run", "train-1").must(0)
+    assert "results of train-1, which are at home: removed" in trainer.run("clean", "--yes").out
+
+
 def test_down_says_how_to_exclude_results_that_can_not_be_pulled(trainer: Trainer) -> None:
     (trainer.tree / "out/first").unlink()
     (trainer.tree / "out/ckpt").write_text("by hand")
