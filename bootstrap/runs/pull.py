@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -57,8 +56,6 @@ _LOOK_S = 1.0
 """Seconds between two looks at the box."""
 _LOG_S, _LOG_AFTER_FILES_S = 60.0, 10.0
 """Seconds until a watched run's log is brought again, also after new files."""
-_SYNC_S, _MOST_SYNC_S = 0.2, 60.0
-"""Seconds after which what came is first brought to the disk; the most until it is again."""
 _AT_ONCE = 256 * 10**6
 """Bytes that are taken between two looks while the run is live."""
 _IDLE_LOOKS = 4
@@ -284,8 +281,8 @@ class _Pull:
         """What the first look left and it waits for: a run that writes on and on ends no pull."""
         self._idle = 0
         """Consecutive looks that brought none of them."""
-        self._all_here = threading.Event()
-        self._syncing = threading.Thread(target=self._sync_on, name="sync", daemon=True)
+        self._syncing = threading.Thread(target=os.sync, name="sync", daemon=True)
+        """Brings what came to the disk, once all of it is here."""
         self._brought = float("-inf")
         """When a watched run's log was brought last."""
 
@@ -294,8 +291,6 @@ class _Pull:
             raise _LoggedInError
 
     def _note(self, file: BoxFile, place: str) -> None:
-        if not self._landed:
-            self._syncing.start()
         self._landed[file.path] = place
         if self._wish.watch:
             beside = "" if place == file.path else f", as {shown(place)}"
@@ -304,11 +299,8 @@ class _Pull:
 
     def pull(self) -> Pulled:
         """Take all results, and return what was taken."""
-        try:
-            with self._progress:
-                manifest = self._take_all()
-        finally:
-            self._all_here.set()
+        with self._progress:
+            manifest = self._take_all()
         return Pulled(
             manifest,
             self._landing.place,
@@ -325,8 +317,8 @@ class _Pull:
         manifest: Manifest | None = None
         for done in self._rounds():
             watches = self._wish.watch and self._live and not self._puller.stopped
-            if is_over := not watches and self._is_over(done):
-                self._all_here.set()
+            if (is_over := not watches and self._is_over(done)) and self._landed:
+                self._syncing.start()
             if done.landed or is_over or manifest is None:
                 manifest = self._manifest(done)
                 self._land_manifest(manifest)
@@ -503,21 +495,6 @@ class _Pull:
             self._beside()
         if self._landed:
             self._syncing.join()
-
-    def _sync_on(self) -> None:
-        """Bring what came to the disk while more comes, so that little of it is left at the end."""
-        pause = _SYNC_S
-        while not self._all_here.wait(pause):
-            _sync()
-            pause = min(2 * pause, _MOST_SYNC_S)
-        _sync()
-
-
-def _sync() -> None:
-    try:  # a process that waits for a slow disk can't be ended: none of ours does
-        subprocess.run(["sync"], check=False, stdin=subprocess.DEVNULL, capture_output=True)
-    except OSError:
-        os.sync()
 
 
 def goes_on(box: BoxLogin, run: Run) -> bool:

@@ -7,7 +7,6 @@ import dataclasses
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
-from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
@@ -33,7 +32,7 @@ def a_pull(**parts: Any) -> Any:
     one = object.__new__(pull._Pull)
     one._wish, one._live, one._idle = SimpleNamespace(watch=False, without=None), False, 0
     one._landed, one._meant = {}, frozenset()
-    one._beside, one._all_here = lambda: None, Event()
+    one._beside = lambda: None
     vars(one).update(parts)
     return one
 
