@@ -293,11 +293,11 @@ def _absent_here(box: BoxLogin, found: Cleaned, screen: Screen) -> list[str]:
     """Return the runs whose results could go, but are not here any more as they were pulled."""
     absent = list[str]()
     for thing in found.things:
+        if thing.kind != "results":
+            continue
         repository, _, run = thing.name.rpartition("/")
         file = receipt_file(box.known.folder, repository, run)
-        if (thing.kind, thing.state) == ("results", "safe") and not is_still_here(
-            file, box.here[0]
-        ):
+        if thing.state == "safe" and not is_still_here(file, box.here[0]):
             absent.append(thing.name)
             screen.warn(
                 f"results of {run} stay: what was pulled of them was moved or changed here. "
