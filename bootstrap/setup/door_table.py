@@ -7,6 +7,7 @@ script; one that is too narrow for it lets the box fetch the program.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bootstrap.errors import UsageError
@@ -204,13 +205,9 @@ DOORS: dict[str, Door] = {
 }
 
 
-EXPORTS = ("skypilot-pool", "dstack-fleet")
-"""What else `oneliner --for` names: files that hand known boxes over."""
-
-
-def door_named(name: str) -> Door:
-    """Return the door with that name. Raises UsageError, which lists all names."""
+def door_named(name: str, others: Iterable[str] = ()) -> Door:
+    """Return the door with that name. Raises UsageError, which lists all names, and `others`."""
     if name not in DOORS:
-        names = ", ".join((*DOORS, *EXPORTS))
+        names = ", ".join((*DOORS, *others))
         raise UsageError(f"there is no door {harmless(name)}.", hint=f"There are: {names}.")
     return DOORS[name]

@@ -138,20 +138,19 @@ _PUSH = Option(
 def render(call: Call) -> None:
     """Show the script that sets a box up; or pack it for a provider's start-up hook.
     Example: boxstrap render --for ec2 --output user-data.yaml"""
-    from bootstrap.setup.door_table import EXPORTS
-    from bootstrap.setup.doors import render_for_door, render_readable
+    from bootstrap.fleet.export import EXPORTS, export_boxes
+    from bootstrap.setup.door_table import door_named
+    from bootstrap.setup.doors import CarriedScript, render_for_door, render_readable
 
     door = call.given["for_"]
     if call.given["host"] or call.given["hosts"] or door in EXPORTS:
-        from bootstrap.fleet.export import export_boxes
-        from bootstrap.setup.doors import CarriedScript
-
         if door not in EXPORTS:
             raise UsageError(f"boxes are named for --for {' or '.join(EXPORTS)} alone.")
         group, boxes = call.given["hosts"] or "", chosen(call)
         text = export_boxes(door, boxes, group)
         _show(call, CarriedScript(text, {"format": door, "boxes": boxes}))
     elif door:
+        door_named(door, EXPORTS)
         _show(call, render_for_door(door, call.request(), call.screen, push=_pushing(call)))
     else:
         _show(call, render_readable(call.request(), call.screen))

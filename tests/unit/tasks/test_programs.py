@@ -236,6 +236,12 @@ def test_a_command_without_host_among_several_boxes_exits_with_2_and_lists_boxes
         one_message(done)
 
 
+def test_a_misspelt_door_is_answered_with_all_names_also_those_of_known_boxes(at: User) -> None:
+    said = at.run("render", "--for", "dstak").must(2).err
+    assert "there is no door dstak" in said
+    assert all(name in said for name in ("dstack,", "skypilot-pool", "dstack-fleet"))
+
+
 def test_setup_without_any_known_box_says_how_to_name_a_host(at: User) -> None:
     done = at.run("setup").must(2)
     assert "--host root@" in done.err
