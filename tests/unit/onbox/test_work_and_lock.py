@@ -21,6 +21,7 @@ from bootstrap.onbox.steps.train import TrainStep
 from bootstrap.onbox.work.lock import SameSetupError, take_lock
 from tests.run_states import identity
 from tests.unit.boxes.conftest import DEAD
+from tests.waiting import wait_until
 
 
 def train(home: Path, **facts: str) -> TrainStep:
@@ -200,6 +201,8 @@ def test_setup_removes_an_old_program_version_only_if_nothing_uses_it(
         (tmp_path / "setups/1/pid").write_text(f"{pid[named]}\n")
     argv = ["bash", str(box[digest if named == "by a process" else own] / "sleep.sh")]
     with subprocess.Popen(argv) as live:
+        words = Path(f"/proc/{live.pid}/cmdline")  # for a moment it has none
+        wait_until(lambda: argv[1].encode() in words.read_bytes())
         monkeypatch.setattr(home, "SHELL_PROGRAMS", f"{tmp_path}/box/{own}")
         home.sweep_programs(str(tmp_path))
         live.kill()
