@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, TextIO, cast
 from bootstrap.boxes.run import called
 from bootstrap.errors import BoxstrapError
 from bootstrap.link import prompt
-from bootstrap.sizes import duration
+from bootstrap.sizes import duration, first_of
 from bootstrap.steps.events import Event
 from bootstrap.ui import layout
 from bootstrap.ui.screen import Paint, Screen
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 FRAMES = 4  # drawings a second of a live table
 _SUMMARY = 200  # characters of a result that the table has at the most
+_MOST_NAMED = 5  # of a box's runs
 
 
 class PrefixedStream(io.TextIOBase):
@@ -68,11 +69,13 @@ class _Told:
     def __init__(self, name: str) -> None:
         self.texts: list[str] = []
         self._name, self._run = f"{name}: ", ""
-        self._begins = False
+        self._begins = self._has_several = False
 
     def note_run(self, data: Mapping[str, object] | Document) -> None:
         said = document(data)
         run, self._begins = said.get("run"), bool(said.get("first_lines"))
+        runs = said.get("runs")
+        self._has_several = isinstance(runs, list) and len(runs) > 1
         if isinstance(run, Mapping):
             how = f"ended with exit code {run['rc']}" if run.get("rc") else run["state"]
             self._run = f"{called(run['name'])} {'stopped' if run.get('ended') == 'stop' else how}"
@@ -80,8 +83,13 @@ class _Told:
     @property
     def summary(self) -> str:
         """What the table says: the run, if it is about one, and the first line of the results; of
-        a run that begins the last of its first lines, as those before it may be warnings."""
-        lines = [line.strip() for text in self.texts for line in text.splitlines()]
+        a run that begins the last of its first lines, as those before it may be warnings; of
+        several runs what each line begins with."""
+        told = [line for text in self.texts for line in text.splitlines()]
+        if self._has_several:
+            heads = [line.partition("; ")[0] for line in told if line == line.lstrip()]
+            return "; ".join(first_of([*filter(None, heads)], _MOST_NAMED))
+        lines = [line.strip() for line in told]
         begun = [*takewhile(bool, lines)] if self._begins else []
         line = begun[-1] if begun else next(filter(None, lines), "")
         return ": ".join(filter(None, (self._run, line)))[:_SUMMARY]

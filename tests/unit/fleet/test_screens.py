@@ -55,15 +55,26 @@ def test_output_of_several_boxes_names_the_box_in_each_line_and_ends_with_a_tabl
     assert "b      3     2.0 s  no answer.\n\nb: no answer.\nLook.\n" in said.out
 
 
-def test_the_table_of_several_boxes_shows_the_newest_output_line_of_a_started_run(
-    capsys: pytest.CaptureFixture[str],
+@pytest.mark.parametrize(
+    ("result", "text", "said"),
+    [
+        (
+            {"run": {"name": "train-1", "state": "running"}, "first_lines": ["warned", "loss 2"]},
+            "  warned\n  loss 2\n\ngpu-1: run train-1: running",
+            "train-1 running: loss 2",
+        ),
+        ({"runs": [1, 2]}, "a: 1 file; its log\n  loss 2\nb: none\n  in x", "a: 1 file; b: none"),
+        ({"runs": [*range(7)]}, "a\n" * 7, "a; a; a; a; a; and 2 more"),
+    ],
+)
+def test_the_table_of_several_boxes_shows_what_a_run_said_last_and_each_of_several(
+    result: dict[str, object], text: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     screens = make_box_screens(HOSTS, make_screen(), as_json=False, brief=False)
-    began = {"run": {"name": "train-1", "state": "running"}, "first_lines": ["warned", "loss 2"]}
-    screens.of("gpu-1").result(began, "  warned\n  loss 2\n\ngpu-1: run train-1: running")
+    screens.of("gpu-1").result(result, text)
     ended(screens)
     screens.close()
-    assert "train-1 running: loss 2\n" in capsys.readouterr().out
+    assert f" s  {said}\n" in capsys.readouterr().out
 
 
 def test_the_table_of_several_boxes_wraps_in_a_narrow_terminal_and_cuts_no_text(
