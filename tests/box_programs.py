@@ -1,7 +1,5 @@
 """The programs of a box, laid as on the box."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A real https file server that can be made to fail, with the API of a Hugging Face hub."""
 
-from __future__ import annotations
-
 import datetime
 import hashlib
 import ipaddress

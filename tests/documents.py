@@ -4,8 +4,6 @@ Programs may rely on a schema's keys, and new ones may come. Here none may be mi
 key that the types of `bootstrap/tasks/documents.py` don't have fails the test that sees it.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Sequence

@@ -5,8 +5,6 @@ run thousands of them. The fork is the same program, in its own process and sess
 environment, folder and streams. `can_fork` says when the program is executed instead.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import functools

@@ -1,7 +1,5 @@
 """A `BoxLogin` on a wire that a test has."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Receivers of news on loopback: an HTTP server, as a webhook or as ntfy, and a mail server."""
 
-from __future__ import annotations
-
 import json
 import socketserver
 import time

@@ -4,8 +4,6 @@ Tests that start programs wait for real links and clocks beside a dozen others. 
 alone is named, as a race to find; more than a few, or one of functions alone, is a fault at once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator
 
 import pytest

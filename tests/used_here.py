@@ -1,8 +1,6 @@
 """This machine as a box that was set up before, for another repository: it has our tools, and was
 checked. What `main_job/used.py` is for boxes."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The pages are checked against the code: generated parts, commands, profiles and links."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

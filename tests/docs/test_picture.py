@@ -1,7 +1,5 @@
 """The README's picture shows what the program prints today."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

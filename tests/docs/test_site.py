@@ -1,7 +1,5 @@
 """Dead links of the site are found; `make site` asks it of the built pages."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """docs/systems.md has a row for everything that code or guides name, and its tests are there."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -4,8 +4,6 @@ What differs from the pages: the boxes have no GPU, so what is trained is a line
 what only a person ends is ended after one look. The paste is tried in tests/doors/test_paste.py.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """Fixtures: a user's repository on a git host that boxes reach, and boxes to rent."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import subprocess

@@ -1,7 +1,5 @@
 """A package index of plain static pages, which link the files next to them by their bare names."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import urllib.parse

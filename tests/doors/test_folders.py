@@ -1,7 +1,5 @@
 """A repository is the same one through every door, and users' own folders are left alone."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Start-up hooks on boxes, run as their providers run them: as root, at every boot."""
 
-from __future__ import annotations
-
 import functools
 import threading
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The one-liner, pasted into the terminal of a fresh box, as a user does it."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Callable
 from pathlib import Path

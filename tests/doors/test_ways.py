@@ -1,7 +1,5 @@
 """The same cases by every way of the script, on real boxes: all leave the same."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path

@@ -4,8 +4,6 @@ A moment is random: a time, uniform over the duration of an undisturbed setup, o
 something that can be seen on the box during a setup.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import time

@@ -10,8 +10,6 @@ A test that fails inside, or afterwards, is a FAILED try. `seeded` is a random.R
 run's `--seed` and the test: the same seed makes the same choices, in any order of tests.
 """
 
-from __future__ import annotations
-
 import random
 import time
 import zlib

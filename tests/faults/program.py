@@ -1,8 +1,6 @@
 """boxstrap with changed constants, its own and those of its program on a box: no test waits for
 minutes."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

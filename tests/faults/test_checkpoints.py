@@ -1,8 +1,6 @@
 """Checkpoints that are written slowly, moved, replaced and deleted while `pull --watch` runs: none
 is ever torn here, and each that stays for ten seconds is here within ten of being complete."""
 
-from __future__ import annotations
-
 import hashlib
 import random
 import time

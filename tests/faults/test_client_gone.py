@@ -1,7 +1,5 @@
 """A setup waits for what the machine that started it sends, but not for longer than that exists."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 from pathlib import Path

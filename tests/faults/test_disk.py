@@ -1,7 +1,5 @@
 """A box's disk is full or fills up: found early, or named; finished once there is room."""
 
-from __future__ import annotations
-
 import io
 import os
 import zipfile

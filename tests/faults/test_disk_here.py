@@ -1,7 +1,5 @@
 """This machine's disk is full or read-only, for each thing that boxstrap stores."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Callable, Iterator

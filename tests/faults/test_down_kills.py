@@ -2,8 +2,6 @@
 after all that was made there is at home; nothing is trained again, and nothing here is overwritten.
 """
 
-from __future__ import annotations
-
 import random
 import time
 

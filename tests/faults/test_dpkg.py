@@ -1,7 +1,5 @@
 """Another package manager at work on the box: waited for, named, and left alone."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

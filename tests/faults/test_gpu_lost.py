@@ -1,7 +1,5 @@
 """A GPU that fails, comes back, or has another driver after the box was set up."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

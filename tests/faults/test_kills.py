@@ -4,8 +4,6 @@ Each try sets up a fresh box and, on the same box, the next commit; both are dis
 writes a line outside its tree when it starts, so that a second start is seen.
 """
 
-from __future__ import annotations
-
 import difflib
 import random
 import re

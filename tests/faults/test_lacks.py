@@ -1,7 +1,5 @@
 """Boxes that lack something: setup works anyway, or stops before any change and says why."""
 
-from __future__ import annotations
-
 import pytest
 
 from bootstrap.steps.event_codes import CODES

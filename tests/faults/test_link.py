@@ -1,7 +1,5 @@
 """A link that dies silently is noticed and reported; the box continues, and so does the link."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Damage on a box is noticed by the checks and repaired; the user's work there stays."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Network faults during a setup: retried within limits, named, and finished once repaired."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Callable
 from contextlib import nullcontext

@@ -1,7 +1,5 @@
 """The box's cloud gives notice that it takes the box away: the run saves its work and ends."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

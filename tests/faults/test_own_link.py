@@ -1,7 +1,5 @@
 """The box's own link is gone for half a minute while it fetches something; setup waits for it."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 from pathlib import Path

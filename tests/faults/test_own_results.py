@@ -4,8 +4,6 @@ run ended is at home or on the box, under its own run's name, byte for byte.
 The box is this machine: its programs keep and report the results, and a pull reads them as always.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import signal

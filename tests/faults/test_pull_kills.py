@@ -1,8 +1,6 @@
 """Kill either side of a pull, or cut its link, at random moments: all arrives unchanged, little of
 it is sent twice, and no incomplete file ever has its final name here."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import random

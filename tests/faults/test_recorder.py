@@ -1,7 +1,5 @@
 """The recorder: what a test records becomes a row, also with workers."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -6,8 +6,6 @@ The box is this machine, for root with a disk of its own. The trainings write do
 each file once it is whole.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

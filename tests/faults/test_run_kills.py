@@ -5,8 +5,6 @@ Each try starts two runs on the same box: one that is alive when the fault comes
 starts at that moment or waits for its turn. Their commands log that they started and ended.
 """
 
-from __future__ import annotations
-
 import contextlib
 import random
 import re

@@ -2,8 +2,6 @@
 allow one session at a time: it ends, each box that fails is named with the reason, and the others
 are served."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What becomes of the connection that stays open: it never fails a command, and costs little."""
 
-from __future__ import annotations
-
 import subprocess
 import tempfile
 import time

@@ -1,7 +1,5 @@
 """Stop a run whose main process saves its work, and needs its helpers until it has done so."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

@@ -1,8 +1,6 @@
 """Kill either side, or cut the link, while `sync` sends: the next one ends in the right tree, and
 nothing that was made on the box is lost."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 import time

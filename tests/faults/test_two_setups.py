@@ -1,7 +1,5 @@
 """Two setups at the same time: the same is followed, another waits, a dead one is replaced."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

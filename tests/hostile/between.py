@@ -1,7 +1,5 @@
 """A man in the middle: a relay on loopback that forwards to a box, or poses as it."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import threading

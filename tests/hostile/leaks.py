@@ -4,8 +4,6 @@ Disk and processes are read from this machine, so the box can't interfere. Only 
 its image is read of the disk; of a process, its writable memory, arguments and environment.
 """
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import gzip

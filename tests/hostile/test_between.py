@@ -1,7 +1,5 @@
 """A man in the middle: the pinned host key is enforced, and another key gets nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path

@@ -3,8 +3,6 @@
 The box is a real sshd whose every command `lying_shell.py` answers; the program is the real one.
 """
 
-from __future__ import annotations
-
 import getpass
 import json
 import re

@@ -1,7 +1,5 @@
 """Searches a box for this machine's secrets, after setups that succeed, fail or are killed."""
 
-from __future__ import annotations
-
 import base64
 from collections import Counter
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A stranger's repository: nothing that its configuration names runs here."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

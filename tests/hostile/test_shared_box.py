@@ -1,7 +1,5 @@
 """A box of several users: who owns boxstrap's folder there owns what runs in it, and reads it."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.faults.plugin import Faults

@@ -1,7 +1,5 @@
 """The `rent` fixture: boxes as they are rented, each with a user."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A rented box, and what a test can ask of it."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from dataclasses import dataclass, field

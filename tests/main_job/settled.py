@@ -4,8 +4,6 @@ ssh takes the home from the account's entry in /etc/passwd, so each command runs
 namespace with another passwd file.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import tempfile

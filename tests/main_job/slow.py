@@ -1,7 +1,5 @@
 """A setup that lasts as long as a test needs, and what the box reports during it."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """After a setup: status, logs, stop, boxes, verify. One box serves them all, in this order."""
 
-from __future__ import annotations
-
 import base64
 import json
 import time

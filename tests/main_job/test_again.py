@@ -1,7 +1,5 @@
 """What a second command does: restart, a new commit, edits on the box, and never two trainings."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Data from a bucket, results to a bucket; the S3 server checks signatures and expiry."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """`git.access: url`: the box itself fetches the commit from a real git server."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`boxstrap code`: the repository on a box in an editor. A stub stands in for the editor."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`python.conda`: an environment of conda packages on boxes, from a channel that the test makes."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from functools import partial

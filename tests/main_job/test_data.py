@@ -1,7 +1,5 @@
 """`data`: fetched by the box or sent from this machine, in place before training."""
 
-from __future__ import annotations
-
 import io
 import os
 import re

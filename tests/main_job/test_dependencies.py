@@ -1,7 +1,5 @@
 """Private dependencies by git URL: their sources are sent, and the box gets no credential."""
 
-from __future__ import annotations
-
 import subprocess
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """`down` gives a rented box back: refused while anything would be lost, then it is destroyed."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Models and packages that a training downloads outlive its tree and, on a volume, its box."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

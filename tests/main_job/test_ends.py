@@ -1,7 +1,5 @@
 """How a setup or a training can fail, what is shown of it, and how it continues afterwards."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

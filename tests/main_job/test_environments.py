@@ -1,7 +1,5 @@
 """How the environment is made: adopted, by pip, from a lock, from a project, from two indexes."""
 
-from __future__ import annotations
-
 import subprocess
 
 import pytest

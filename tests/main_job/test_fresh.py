@@ -1,7 +1,5 @@
 """The main job on every kind of box: to the first training step, and then nothing to do."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A job of Hugging Face, rented at its simulated account, on a box of the rig."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

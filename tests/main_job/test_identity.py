@@ -1,7 +1,5 @@
 """Which repository is meant, and which folder on the box is its own."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

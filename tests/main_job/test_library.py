@@ -1,7 +1,5 @@
 """Another program sets boxes up: the example of docs/library.md, word for word."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

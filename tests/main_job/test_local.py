@@ -1,7 +1,5 @@
 """`--host local`: the same setup on this machine, which leaves the home as it is."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A disk that a training fills is told of in time, by every command that looks."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

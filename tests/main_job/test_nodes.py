@@ -1,7 +1,5 @@
 """One training on several boxes of one private network: all begin or none, and all end together."""
 
-from __future__ import annotations
-
 import subprocess
 import time
 from collections.abc import Iterator, Sequence

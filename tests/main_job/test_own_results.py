@@ -3,8 +3,6 @@
 The box is this machine. Each test has a user and a box of its own.
 """
 
-from __future__ import annotations
-
 import json
 import shlex
 import time

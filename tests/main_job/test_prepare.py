@@ -1,7 +1,5 @@
 """`prepare`: commands in the environment before training, once for the same commands and files."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.main_job.conftest import Rent

@@ -3,8 +3,6 @@
 The box is this machine. All tests share it and one user.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """A multi-line secret that the training prints: redacted immediately, and by later commands."""
 
-from __future__ import annotations
-
 from tests.cli import User
 from tests.faults.plugin import Faults
 from tests.used_here import seem_set_up

@@ -1,7 +1,5 @@
 """What stops a command before anything is changed, and the exit code that says why."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.main_job.conftest import Rent

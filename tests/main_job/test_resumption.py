@@ -1,7 +1,5 @@
 """A spot box is taken away: its run goes on on another box, and the money counts over both."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

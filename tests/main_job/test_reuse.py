@@ -1,7 +1,5 @@
 """Packages of the image's environment are copied if that is quicker than fetching them."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """Secrets from an environment, a `.env` and a command: sent once, redacted by the box, wiped."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.main_job.conftest import Rent

@@ -1,7 +1,5 @@
 """One command on several boxes at a time: a row for each, and one failure stops no other."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

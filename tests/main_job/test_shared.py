@@ -1,7 +1,5 @@
 """After a contact the connection stays: later commands and exec go over it, `ssh NAME` does not."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from pathlib import Path

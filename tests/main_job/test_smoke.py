@@ -1,7 +1,5 @@
 """The smoke test of GPU and environment together, on boxes whose driver is NVML's stand-in."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """After a setup the real ssh, scp, rsync, and what editors do with ssh, reach the box by name."""
 
-from __future__ import annotations
-
 import re
 import socket
 import subprocess

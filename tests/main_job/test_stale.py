@@ -1,7 +1,5 @@
 """A Python version that the repository asks for: another one makes another environment."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.main_job.conftest import Rent

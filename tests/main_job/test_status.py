@@ -1,7 +1,5 @@
 """`status` of all boxes of a repository: none hides another, and it says what happened."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.main_job.conftest import Rent

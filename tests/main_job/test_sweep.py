@@ -1,7 +1,5 @@
 """A sweep over several boxes: each cell finishes once, and the same line again repairs it."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

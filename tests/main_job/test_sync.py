@@ -3,8 +3,6 @@
 The box is this machine. All tests share it and one user; each leaves the tree as it is here.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import json

@@ -1,7 +1,5 @@
 """Tools that derive a version from git find the same on the box as here."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.main_job.conftest import Rent

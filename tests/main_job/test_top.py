@@ -1,7 +1,5 @@
 """`top`: live boxes, two at once, one that drops and comes back, one that was never set up."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator

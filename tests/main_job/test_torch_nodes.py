@@ -1,8 +1,6 @@
 """torch's own DistributedDataParallel by torchrun on boxes of one private network; minutes, so only
 `make chaos` runs it. `tests/main_job/test_nodes.py` has the same without torch."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

@@ -1,7 +1,5 @@
 """Folders on the box that boxstrap did not make: left alone, unless the user has them adopted."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

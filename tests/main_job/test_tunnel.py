@@ -1,8 +1,6 @@
 """`tunnel` on a box: a port, and Jupyter with the repository's environment. Tests with a browser,
 and those of TensorBoard, are in tools/browser."""
 
-from __future__ import annotations
-
 import json
 import socket
 import urllib.request

@@ -1,7 +1,5 @@
 """`up`: a box is rented at a simulated account and set up in the usual way, in the rig."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import json

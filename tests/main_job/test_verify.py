@@ -1,7 +1,5 @@
 """The verdict on real boxes, with a stand-in for NVML as the driver, and real limits."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """`wait`: how a run ended, why, and which of the user's commands run; also over a lost link."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

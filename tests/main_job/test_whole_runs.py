@@ -1,7 +1,5 @@
 """A run is ended as a whole, with processes in their own sessions; those that survive are named."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.faults.plugin import Faults

@@ -1,7 +1,5 @@
 """Two repositories on one box: neither reaches the other's run by accident. In this order."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Local work: on the box byte for byte, and the same work however it is committed."""
 
-from __future__ import annotations
-
 import random
 import subprocess
 

@@ -1,7 +1,5 @@
 """Data that changes: what was made of it is made again, and other data is other work."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

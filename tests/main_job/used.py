@@ -4,8 +4,6 @@ It is made once for each kind, and boxes start with its file system. Tests of la
 such a box, because the steps up to `gpu` take half of the time of a first setup.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

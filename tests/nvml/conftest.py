@@ -1,7 +1,5 @@
 """One rig for all scenarios: the stand-in reads its scenario when it is loaded."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -1,7 +1,5 @@
 """Builds the stand-in library and the agent's environment, and runs the real check with them."""
 
-from __future__ import annotations
-
 import compileall
 import importlib.util
 import json

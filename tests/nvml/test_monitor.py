@@ -1,7 +1,5 @@
 """The monitor, as placed on a box: what it records of live runs, and when it ends."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

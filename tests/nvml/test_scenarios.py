@@ -1,7 +1,5 @@
 """The real check in a real environment, with the real nvidia-ml-py, against every scenario."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

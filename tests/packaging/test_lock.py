@@ -1,7 +1,5 @@
 """The lock files for development fit pyproject.toml, and name no place to fetch from."""
 
-from __future__ import annotations
-
 import re
 import sys
 from importlib import import_module

@@ -1,7 +1,5 @@
 """The wheel works outside this checkout: built, installed and used as a new user would."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import re

@@ -1,7 +1,5 @@
 """How each provider's simulated account answers a request, and what the request changes."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Mapping

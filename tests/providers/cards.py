@@ -1,7 +1,5 @@
 """Cards as their drivers report them, and as providers and people write them."""
 
-from __future__ import annotations
-
 import re
 from typing import NamedTuple
 

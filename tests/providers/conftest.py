@@ -1,7 +1,5 @@
 """Shared by tests of providers: a simulated account, and a box without root that it may list."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Iterator

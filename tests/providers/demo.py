@@ -5,8 +5,6 @@ program's, run as a user with their own home, repository and key. The box has it
 and reaches the account through a tunnel, so it holds its lease itself.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """A simulated account, a user who rents there, and what must hold whatever goes wrong."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import time

@@ -1,7 +1,5 @@
 """A command in a process of its own, which a simulated account ends at one of its requests."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

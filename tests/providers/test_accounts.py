@@ -1,7 +1,5 @@
 """What a user's accounts list, and boxes that are named by their id in an account."""
 
-from __future__ import annotations
-
 import dataclasses
 import shlex
 import subprocess

@@ -5,8 +5,6 @@ Another package's provider is an entry point of the group `boxstrap.providers`; 
 appears in seconds, and nothing is paid. Ours are tried at their simulated accounts.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import time

@@ -1,7 +1,5 @@
 """What Azure does otherwise than other providers: groups, deployments, deallocation, `az`."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import time

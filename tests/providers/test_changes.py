@@ -1,7 +1,5 @@
 """Requests that change an account (rent, stop, destroy) are sent once, whatever the answer."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from typing import Any

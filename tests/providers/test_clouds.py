@@ -1,7 +1,5 @@
 """What EC2, Google Cloud and Azure do alike: places, quotas, permissions, rooms that are full."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Clusters of RunPod: made by one request, recorded box by box, and destroyed only as a whole."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import threading

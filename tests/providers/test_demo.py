@@ -1,7 +1,5 @@
 """A repository's only box is rented by its first run, and used by the next."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

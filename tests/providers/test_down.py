@@ -1,7 +1,5 @@
 """`down`: by a box's exact id, done once its account no longer lists it, and never another box."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

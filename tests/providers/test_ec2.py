@@ -1,7 +1,5 @@
 """What EC2 does otherwise than other providers: zones, quotas, spot, tokens, regions, groups."""
 
-from __future__ import annotations
-
 import base64
 import dataclasses
 import re

@@ -1,7 +1,5 @@
 """What Google Cloud does otherwise than other providers: operations, quotas, zones, projects."""
 
-from __future__ import annotations
-
 import json
 from datetime import datetime, timedelta, timezone
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`guard`: a machine of the user holds the leases of boxes that can't hold them."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import errno

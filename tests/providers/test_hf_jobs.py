@@ -1,7 +1,5 @@
 """Hugging Face Jobs: what no other box does, and that its library sends the same."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

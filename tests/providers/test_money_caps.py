@@ -1,7 +1,5 @@
 """Caps on money hold for every `up` and `run --up`, of several processes at a time."""
 
-from __future__ import annotations
-
 import json
 import random
 import threading

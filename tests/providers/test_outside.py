@@ -1,7 +1,5 @@
 """A provider that another package brings: installed, held to what every provider must do, used."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

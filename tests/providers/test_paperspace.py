@@ -1,7 +1,5 @@
 """Paperspace: a machine is made, its price is read, and only then is it started, or destroyed."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`up` without its setup: which offer is rented, what is given back, and what is never done."""
 
-from __future__ import annotations
-
 import dataclasses
 import threading
 import time

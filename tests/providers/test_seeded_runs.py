@@ -1,7 +1,5 @@
 """Rent, setup and teardown, with faults at any call: `make chaos` does 190 runs."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What providers were seen to answer, beside their documents: each is in docs/providers.md."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import threading

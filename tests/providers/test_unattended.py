@@ -1,7 +1,5 @@
 """What docs/ci.md says to copy, as it stands there: a workflow of hosted CI, a line for cron."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections.abc import Mapping

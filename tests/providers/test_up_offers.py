@@ -1,7 +1,5 @@
 """`up` and `boxes --all` from the command line, without setting up a box."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import time

@@ -1,7 +1,5 @@
 """The box's own files, an agent with NVML's stand-in, and a python with the real torch."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The arithmetic itself: both libraries' engines on a CPU, with the same checks."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

@@ -4,8 +4,6 @@ The arithmetic is torch's, on the CPU. Each fault is one sick GPU of several in 
 healthy ones show that nothing else is reported.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -3,8 +3,6 @@
 What `together.py` does by NCCL it does by gloo here; docs/verdict.md tells what ran on real cards.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

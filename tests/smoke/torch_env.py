@@ -4,8 +4,6 @@ In this order: the python that BOXSTRAP_TEST_TORCH names; this one, if it has to
 a CPU build that pip is configured to find on this machine. No CUDA build (gigabytes) is fetched.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import subprocess

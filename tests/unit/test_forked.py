@@ -1,7 +1,5 @@
 """A forked program behaves like an executed one: output, exit, what it sees of its caller."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

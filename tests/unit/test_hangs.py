@@ -1,7 +1,5 @@
 """A test that hangs ends its worker alone; what was to follow it runs on another."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

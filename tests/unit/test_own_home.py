@@ -3,8 +3,6 @@
 The home here breaks whatever reads it. It is also the account's, since OpenSSH ignores $HOME.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A damaged record of boxstrap's own is left out, or named: never an internal error."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import json

@@ -1,7 +1,5 @@
 """What boxstrap reads as its own or as the user's word was written by nobody else."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """The second try of `make test` takes few tests that start programs, and names what was red."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """One way to read a person's file, and one to write a file of a repository."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

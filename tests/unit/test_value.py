@@ -1,7 +1,5 @@
 """Our `dataclass`: as the standard library's, in all that the code uses of it."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 from typing import Any, ClassVar

@@ -4,8 +4,6 @@
 USER]}`. A real one asks an API, by `self._api` (urllib3 with retries, and errors of boxstrap).
 """
 
-from __future__ import annotations
-
 import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence

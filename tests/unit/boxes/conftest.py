@@ -1,7 +1,5 @@
 """A hand-made folder that looks like boxstrap's on a box."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os

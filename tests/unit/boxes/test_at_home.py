@@ -1,7 +1,5 @@
 """A run's log comes home in parts, bounded and redacted, whatever its box does."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Following is bounded: how much a box may send, and how long it may be silent."""
 
-from __future__ import annotations
-
 import re
 import threading
 import time

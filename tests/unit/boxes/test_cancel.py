@@ -1,7 +1,5 @@
 """What is made beside a task ends, whatever there is to compute."""
 
-from __future__ import annotations
-
 import threading
 import time
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Why a run failed, found from the end of its log and the box's counters."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 

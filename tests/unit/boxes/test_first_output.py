@@ -1,7 +1,5 @@
 """Which line of a log is a training's first: a box waits for it, and for what dies before it."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time

@@ -1,7 +1,5 @@
 """Following a setup's events over a link that breaks anywhere: none is lost or repeated."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """A launch is all or nothing: a cut upload starts nothing; an unsuitable box is left alone."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import re

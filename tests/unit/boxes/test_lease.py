@@ -1,7 +1,5 @@
 """What is shown of a box's lease, and how far the box's answer about it is believed."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from types import SimpleNamespace

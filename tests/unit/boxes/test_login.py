@@ -1,7 +1,5 @@
 """The login that starts before a profile is read: to a known box, at its last address and user."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A box's answers are untrusted: read with limits, cleaned, and never a crash here."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

@@ -1,7 +1,5 @@
 """The queries themselves, run on a hand-made box: the same answer in every shell."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

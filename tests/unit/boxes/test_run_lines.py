@@ -1,7 +1,5 @@
 """`status` for people: a line per run, what its GPUs do, why it failed, what to do."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """Samples from a box are untrusted: bounded, cleaned, or dropped."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

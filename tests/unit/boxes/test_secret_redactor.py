@@ -1,7 +1,5 @@
 """Secrets given to a box are redacted later, by the names kept in its record."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Sources of secrets: the environment, a `.env` that git ignores, a command of the user's."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Secrets are taken from this machine, change the ids that they must, and are in no script."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

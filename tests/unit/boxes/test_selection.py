@@ -1,7 +1,5 @@
 """Which runs are selected: another repository's runs are never taken for the user's."""
 
-from __future__ import annotations
-
 import pytest
 
 from bootstrap.boxes.run import Run, repository_names, select_runs

@@ -1,7 +1,5 @@
 """uv's wheel on this machine: from its pip index, checked by the shipped hash, then the cache."""
 
-from __future__ import annotations
-
 import hashlib
 import zipfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A box's notes about its results in a bucket and its place among nodes, which may be false."""
 
-from __future__ import annotations
-
 import pytest
 
 from bootstrap.boxes.run import NodeOf, parse_node, parse_uploaded

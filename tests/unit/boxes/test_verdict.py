@@ -1,7 +1,5 @@
 """The local side of the verdict: a document from a possibly hostile box, and its table."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

@@ -1,7 +1,5 @@
 """Runs side by side: which are meant, where they are found, and what the page says of them."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

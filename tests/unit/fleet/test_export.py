@@ -1,7 +1,5 @@
 """Known boxes as files of other programs."""
 
-from __future__ import annotations
-
 import pytest
 import yaml
 

@@ -1,7 +1,5 @@
 """The same work on several boxes: in parallel, bounded, and one failure stops no other."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

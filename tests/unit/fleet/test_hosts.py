@@ -1,7 +1,5 @@
 """Which boxes several hosts, a pattern or a group mean."""
 
-from __future__ import annotations
-
 import pytest
 
 from bootstrap.errors import UsageError

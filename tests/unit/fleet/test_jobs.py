@@ -1,7 +1,5 @@
 """Whose cells a sweep deals to others: those of a box that its provider no longer has."""
 
-from __future__ import annotations
-
 import pytest
 
 from bootstrap.boxes import Run

@@ -1,7 +1,5 @@
 """What is judged of nodes before they train together, and what a stranger's box may say."""
 
-from __future__ import annotations
-
 import json
 import threading
 

@@ -1,7 +1,5 @@
 """What is shown of several boxes: rows on a terminal, names in front of lines, one document."""
 
-from __future__ import annotations
-
 import io
 import json
 import sys

@@ -1,7 +1,5 @@
 """A sweep's cells: read from a file, known by content, dealt out once."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path

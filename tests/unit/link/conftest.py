@@ -1,7 +1,5 @@
 """A box on loopback, a user with one key, and a way to log in."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Scripts sent to a box and their answers, under every login shell and with noisy rc files."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

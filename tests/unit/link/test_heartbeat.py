@@ -1,7 +1,5 @@
 """Links that die silently are noticed; slow ones are kept."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

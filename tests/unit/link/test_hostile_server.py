@@ -1,7 +1,5 @@
 """Servers that break the rules of SSH: the login or the link ends with an error, within bounds."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 import socket

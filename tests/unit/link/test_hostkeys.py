@@ -1,7 +1,5 @@
 """Host keys: pinned at first contact, refused when they changed."""
 
-from __future__ import annotations
-
 import base64
 import dataclasses
 import subprocess

@@ -1,7 +1,5 @@
 """known_hosts files: which keys they name for a host."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Logging in: through the user's ssh config, with the right key, or with a clear reason why not."""
 
-from __future__ import annotations
-
 import contextlib
 import getpass
 import re

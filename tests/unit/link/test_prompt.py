@@ -1,7 +1,5 @@
 """Questions on a real terminal."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """A lost link is made again, with growing pauses, for as long as is sensible."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """A box's record: what it keeps, what others add to it, left alone if a later version wrote it."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from pathlib import Path

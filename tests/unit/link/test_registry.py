@@ -1,7 +1,5 @@
 """What this machine remembers about boxes."""
 
-from __future__ import annotations
-
 import dataclasses
 import stat
 import subprocess

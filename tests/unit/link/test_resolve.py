@@ -1,7 +1,5 @@
 """Hosts resolved by the real `ssh -G`."""
 
-from __future__ import annotations
-
 import getpass
 from pathlib import Path
 

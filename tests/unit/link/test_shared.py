@@ -1,7 +1,5 @@
 """The shared connection: opened once, joined by later commands, and never another one's."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Hosts as people type them, and what is refused before anything runs."""
 
-from __future__ import annotations
-
 import string
 
 import pytest

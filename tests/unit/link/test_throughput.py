@@ -1,7 +1,5 @@
 """How fast bytes move, both ways; the figures are printed with `pytest -s`."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

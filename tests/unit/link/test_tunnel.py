@@ -1,7 +1,5 @@
 """Ports of a box forwarded to this machine, through a real sshd."""
 
-from __future__ import annotations
-
 import socket
 import threading
 import time

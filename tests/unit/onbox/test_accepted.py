@@ -1,7 +1,5 @@
 """Which Python an environment gets where nobody names one: the one that its projects accept."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Which of the files that git ignores were made on the box, and are no run's result."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The steps in Python: what their stamps hold, and what they are told."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

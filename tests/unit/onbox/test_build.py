@@ -1,7 +1,5 @@
 """How an environment is built, with a uv that only notes what it is asked."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -1,7 +1,5 @@
 """What is compiled while a training starts: which modules, in which order, and when none."""
 
-from __future__ import annotations
-
 import os
 import py_compile
 import resource

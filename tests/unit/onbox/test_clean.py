@@ -1,7 +1,5 @@
 """What `clean` removes from a box and what it keeps, with trees as a setup places them."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Complete files: unchanged for a while, open to no writer, and with all their parts."""
 
-from __future__ import annotations
-
 import mmap
 import os
 import time

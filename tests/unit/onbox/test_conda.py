@@ -1,7 +1,5 @@
 """Reading environment.yml, the channels that result on a box, and activation in a shell."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

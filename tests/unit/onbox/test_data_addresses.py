@@ -1,7 +1,5 @@
 """Objects of a bucket come by signed URLs: more than a thousand, and after these expired."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A disk that fills is told of before it is full; the disk and the clock are simulated."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,8 +1,6 @@
 """What a box can do without: results that are at home and unchanged, and downloads, unless a run
 may still need them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`steps/data.py`: what it fetches, what it refuses, and what it does not fetch twice."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

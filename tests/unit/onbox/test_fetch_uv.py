@@ -1,7 +1,5 @@
 """uv is hashed and unpacked during the download, and is installed whole or not at all."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import subprocess

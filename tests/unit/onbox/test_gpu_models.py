@@ -1,7 +1,5 @@
 """One reading of a card's name and size: as an order, in an offer, by the verdict, in a price."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """What a build, a program or a module lacks is named with the package that brings it."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

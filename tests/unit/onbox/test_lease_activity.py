@@ -1,7 +1,5 @@
 """What counts as use of a box."""
 
-from __future__ import annotations
-
 import os
 import pty
 import socket

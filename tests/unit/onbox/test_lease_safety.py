@@ -1,7 +1,5 @@
 """What a box reports as unsafe before its lease destroys it; what it can't check is unsafe."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

@@ -4,8 +4,6 @@ A seeded run lets hours pass for a real keeper, in the time of a simulated accou
 one way after another. After each turn, what a person reads is compared with what is true.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from pathlib import Path

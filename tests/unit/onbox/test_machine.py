@@ -1,7 +1,5 @@
 """The machine around the GPUs: what is read from this one, and how each threshold is judged."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

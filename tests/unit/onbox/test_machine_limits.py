@@ -1,7 +1,5 @@
 """Limits of a container, read from files as kernels and container engines lay them out."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Out-of-memory kills during a run: which file counts them, what is noted, and a real one."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """Metrics of a log: common ways of logging them, and lines without any."""
 
-from __future__ import annotations
-
 import math
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The box's network connections, measured against real servers on this machine."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import socket

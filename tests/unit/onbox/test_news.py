@@ -1,7 +1,5 @@
 """News of a run: each kind is found and told once, and no receiver hurts anybody."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

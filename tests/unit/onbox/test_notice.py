@@ -1,7 +1,5 @@
 """What a metadata service tells, and what of it is a notice."""
 
-from __future__ import annotations
-
 import json
 import socket
 import threading

@@ -1,7 +1,5 @@
 """The real monitor warns the run, then stops the simulated box, or destroys it if all is safe."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

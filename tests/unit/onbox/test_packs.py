@@ -1,7 +1,5 @@
 """What a bad disk or a kill left in a git folder of a box: packs that shrank, locks of nobody."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Placing a snapshot with obstacles on the box: no disk space, a folder that is a link."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

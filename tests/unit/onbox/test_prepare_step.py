@@ -1,7 +1,5 @@
 """What the commands before a training depend on, and how they are run."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

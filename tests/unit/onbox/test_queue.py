@@ -1,7 +1,5 @@
 """The queue on a box: when and on which GPUs a run starts, once, even if waiters are killed."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The step that waits for a setup's commit: what it depends on, and for how long it waits."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Which repository of a box is meant, by the notes that setups left."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

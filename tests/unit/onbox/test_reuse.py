@@ -1,7 +1,5 @@
 """Reusing packages of an image: what may be copied, when it pays, and correct copies."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os

@@ -1,7 +1,5 @@
 """What a run's results are: whose word counts for that, and what its record of them proves."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

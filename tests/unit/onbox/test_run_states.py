@@ -1,7 +1,5 @@
 """Every reader of run records agrees with one table about the state of a run."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

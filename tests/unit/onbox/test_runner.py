@@ -1,7 +1,5 @@
 """The runner of a training: what it records, and what it ends."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,7 +1,5 @@
 """A program that is run without `subprocess`: what it is given, gets, and prints."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """Judging measurements without a GPU: expected figures, and odd results."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What an environment is made from, as the box sees it: pip's own parser reads no file more."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Iterable

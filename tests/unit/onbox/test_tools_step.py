@@ -1,7 +1,5 @@
 """The step `tools` on a box on which nothing can be installed."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Which builds of torch, drivers and cards work together, and what is advised."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

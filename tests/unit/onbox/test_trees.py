@@ -1,7 +1,5 @@
 """Which tree a new run gets, with runs and trees made by hand."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The box uploads results to a bucket; a real S3 server checks every signature."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

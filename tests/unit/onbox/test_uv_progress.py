@@ -1,7 +1,5 @@
 """What uv prints while it installs becomes progress and warnings."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

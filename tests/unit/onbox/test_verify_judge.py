@@ -1,7 +1,5 @@
 """The judge alone: traces in the kernel, names, versions and thresholds."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path

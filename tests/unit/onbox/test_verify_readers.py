@@ -1,7 +1,5 @@
 """Readers run at the same time, and one that hangs costs no more than its own limit."""
 
-from __future__ import annotations
-
 import os
 import select
 import signal

@@ -1,7 +1,5 @@
 """What counts as the same work, and which setup holds the lock."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import signal

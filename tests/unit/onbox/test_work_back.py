@@ -1,7 +1,5 @@
 """What was made in a tree, as it is told and sent to the machine that asks."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Fixtures: a current folder, a separate config folder, and profiles written in one line."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

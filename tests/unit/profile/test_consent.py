@@ -1,7 +1,5 @@
 """What a repository's own profile takes needs the user's consent; the user's profile does not."""
 
-from __future__ import annotations
-
 import ast
 import json
 import shutil

@@ -1,7 +1,5 @@
 """Recognising a provider, listing profiles, the shipped schema."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """The exact error messages for wrong profiles."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

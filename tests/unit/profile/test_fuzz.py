@@ -1,7 +1,5 @@
 """Loading any text either works or raises an error that says what is wrong with it."""
 
-from __future__ import annotations
-
 import contextlib
 from pathlib import Path
 

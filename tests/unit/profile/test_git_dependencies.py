@@ -1,7 +1,5 @@
 """Git addresses among an environment's requirements, in every notation."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Hostile profiles are refused with file, line and key before anything is run."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import time

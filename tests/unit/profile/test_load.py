@@ -1,7 +1,5 @@
 """Finding, extending and completing profiles, and where each value comes from."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from tempfile import TemporaryDirectory
 

@@ -1,7 +1,5 @@
 """Merge rules: mappings merge, lists are replaced, the later scalar wins."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

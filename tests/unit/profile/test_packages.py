@@ -1,7 +1,5 @@
 """Under which names a package counts as named."""
 
-from __future__ import annotations
-
 import pytest
 
 from bootstrap.profile.survey.files import package_name, provides

@@ -1,8 +1,6 @@
 """Repositories (`repositories/*.txt`), small ones of one kind each and copies of real ones: what
 `init` writes and names."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Requirements that no box can install are named before anything is sent; no others are."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The first boxstrap.yaml loads as generated, for any repository."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

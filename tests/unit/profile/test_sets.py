@@ -1,7 +1,5 @@
 """`--set key.sub=value`."""
 
-from __future__ import annotations
-
 import pytest
 
 from bootstrap.profile.load import read_profile

@@ -1,7 +1,5 @@
 """What is read from a repository's files, broken ones too; more is in `repositories/*.txt`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

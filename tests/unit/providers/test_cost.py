@@ -1,7 +1,5 @@
 """The tables of the documents that people plan by, computed from those documents' own prices."""
 
-from __future__ import annotations
-
 import pytest
 
 from bootstrap.providers.estimate import Rates, Usage, break_even_hours, cost_of, spending

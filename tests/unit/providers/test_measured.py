@@ -1,7 +1,5 @@
 """What runs at home took, and what the same run would take on another GPU."""
 
-from __future__ import annotations
-
 import json
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """The shipped table: each price with its source and date; live prices replace a provider's rows."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import subprocess

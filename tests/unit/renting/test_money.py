@@ -1,7 +1,5 @@
 """Caps on money: which hold, what is counted, and that no day costs more, whatever is rented."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import random

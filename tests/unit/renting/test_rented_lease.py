@@ -1,7 +1,5 @@
 """The lease of a box that `up` rents: it always ends, and nothing is lost without asking."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """What of a run that is to go on elsewhere is believed, and what is left of its money."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import hashlib

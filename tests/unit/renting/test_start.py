@@ -1,7 +1,5 @@
 """A stopped box is started once, at a price that was agreed to, and isn't paid for in vain."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from collections.abc import Sequence

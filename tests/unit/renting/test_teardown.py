@@ -1,7 +1,5 @@
 """The box's answer about what was made there, the list of it, and a run that ends during a look."""
 
-from __future__ import annotations
-
 import errno
 import json
 from collections.abc import Sequence

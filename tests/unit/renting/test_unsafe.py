@@ -3,8 +3,6 @@
 The box is this machine. All tests share it and one user; each undoes its changes.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

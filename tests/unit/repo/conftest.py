@@ -1,7 +1,5 @@
 """Real repositories, made by git with a temporary home."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Repositories in the states that users leave them in, by a seed, for tests of snapshots."""
 
-from __future__ import annotations
-
 import os
 import random
 import shutil

@@ -1,7 +1,5 @@
 """Which parts of a dependency's repository are fetched here and put into the bundle to send."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Files that look like credentials stay here; harmless ones that resemble them are sent."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

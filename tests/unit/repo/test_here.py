@@ -1,7 +1,5 @@
 """What is read from the current repository, in every state that it may be in."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A repository keeps its identity when its remote or its path changes."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Objects sent to a real `git receive-pack --stateless-rpc`, as a box runs it."""
 
-from __future__ import annotations
-
 import os
 import random
 import subprocess

@@ -1,7 +1,5 @@
 """A repository of another user is refused, also one in a folder above."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

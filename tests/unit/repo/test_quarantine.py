@@ -1,7 +1,5 @@
 """What a hostile box may send for `sync --back`: refused, and the repository stays as it is."""
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import os

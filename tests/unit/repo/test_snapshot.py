@@ -1,7 +1,5 @@
 """Snapshots of a working tree: complete, raw, and taken without touching the repository."""
 
-from __future__ import annotations
-
 import os
 import random
 import shutil

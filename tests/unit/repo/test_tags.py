@@ -1,7 +1,5 @@
 """Which tags travel with a commit."""
 
-from __future__ import annotations
-
 import base64
 import os
 from pathlib import Path

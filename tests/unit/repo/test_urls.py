@@ -1,7 +1,5 @@
 """Addresses: what is allowed, what is refused and why, and that no credential stays."""
 
-from __future__ import annotations
-
 import re
 import string
 from pathlib import Path

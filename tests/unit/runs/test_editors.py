@@ -1,7 +1,5 @@
 """Editor links, settings on this machine and the box, and what a box lacks for an editor."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The queries of `code`, run on this machine: what it has, and settings replaced as a whole."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

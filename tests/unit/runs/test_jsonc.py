@@ -1,7 +1,5 @@
 """Editor settings: JSON with comments, changed in one place only."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`runs` counts a run's age and cost by its box's clock, however long ago that was asked."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The log of a run: bounded on disk, indexed by time, read across the part that was dropped."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

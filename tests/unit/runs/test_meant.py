@@ -1,7 +1,5 @@
 """Two repositories and three boxes: which box each command means without `--host`, by the page."""
 
-from __future__ import annotations
-
 import re
 import socket
 import sys

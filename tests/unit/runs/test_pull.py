@@ -1,7 +1,5 @@
 """When a pull ends, and that it never reports a file as pulled that is not here."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 from collections.abc import Iterator

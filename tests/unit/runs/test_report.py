@@ -1,7 +1,5 @@
 """The report of a run: what the box's program reads of it, and the page made from that."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -1,7 +1,5 @@
 """A box's answer about its servers is untrusted: an address on this machine is made from it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

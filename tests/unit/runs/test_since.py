@@ -1,7 +1,5 @@
 """Values of `--since`."""
 
-from __future__ import annotations
-
 from datetime import datetime
 
 import pytest

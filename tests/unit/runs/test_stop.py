@@ -1,7 +1,5 @@
 """Stopping several runs, and waiting for them."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

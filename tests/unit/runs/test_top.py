@@ -1,7 +1,5 @@
 """`top`: boxes watched live, one of which sends samples without end."""
 
-from __future__ import annotations
-
 import json
 import os
 import queue

@@ -1,7 +1,5 @@
 """The page for the host's owner: it needs no other file, and a box can't inject markup."""
 
-from __future__ import annotations
-
 import json
 from datetime import datetime, timezone
 from html.parser import HTMLParser

@@ -1,7 +1,5 @@
 """Rendering for tests: a fixed commit, any profile, and the parts of the rendered script."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Errors that can be found locally are reported before a new box is contacted or recorded."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Callable
 

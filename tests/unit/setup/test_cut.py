@@ -5,8 +5,6 @@ near both ends, and of places at line ends and anywhere, drawn from `--seed`. `-
 of these.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import os

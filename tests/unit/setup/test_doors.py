@@ -1,7 +1,5 @@
 """Scripts for doors: sizes, limits, and that packing changes only the length."""
 
-from __future__ import annotations
-
 import ast
 import base64
 import dataclasses

@@ -1,7 +1,5 @@
 """Which file changes cause a sync: not git's own files, and not ignored ones."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

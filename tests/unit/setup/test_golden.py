@@ -5,8 +5,6 @@ digest of the program is replaced by a placeholder. Update with
 `pytest tests/unit/setup --update-golden`, and review the difference.
 """
 
-from __future__ import annotations
-
 import re
 from difflib import unified_diff
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Scripts are kept in the cache folder; a kept one is identical to a fresh one."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

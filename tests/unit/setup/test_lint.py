@@ -1,7 +1,5 @@
 """What is shipped for the box is as shellcheck and a box need it; `make lint` checks its shell."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

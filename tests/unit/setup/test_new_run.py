@@ -1,7 +1,5 @@
 """`run` over a link that is cut at any time: one run per id, or an error that it is unknown."""
 
-from __future__ import annotations
-
 import io
 import random
 import threading

@@ -1,7 +1,5 @@
 """What is sent to a box, and what is refused before the box is touched."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The messages shown when a box refuses a state."""
 
-from __future__ import annotations
-
 import pytest
 
 from bootstrap.errors import BoxstrapError, BusyError, NotSafeError, StepFailedError, UsageError

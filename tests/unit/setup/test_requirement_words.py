@@ -1,7 +1,5 @@
 """Requirements that a profile has besides files, in the script; nothing if it names none."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

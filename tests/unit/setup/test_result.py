@@ -1,7 +1,5 @@
 """How a setup's end becomes an exit code, and what is said about a run."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Any value comes out of the script as it went in, and none is ever executed."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

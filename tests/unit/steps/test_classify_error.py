@@ -1,7 +1,5 @@
 """A failed command's output becomes one code; the messages are copied from the real programs."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """The engine reads what steps report through a pipe, however it arrives."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

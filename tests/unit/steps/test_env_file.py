@@ -1,7 +1,5 @@
 """The box's environment file, read by real shells: values arrive byte for byte."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The shipped keys of git hosts match the fingerprints that their owners publish."""
 
-from __future__ import annotations
-
 import base64
 
 from bootstrap.link.public_key import PublicKey

@@ -4,8 +4,6 @@ It arrives in the script's variables (see also test_values.py), in the environme
 shell, and in a run's command as bash gets it; shellcheck finds nothing in the script.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The uv that boxes get: each kind of machine has a wheel of the one version."""
 
-from __future__ import annotations
-
 import re
 
 from bootstrap.onbox.python import uv_release

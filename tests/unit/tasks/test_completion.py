@@ -1,7 +1,5 @@
 """Completion by one command, in the shells that are here: what Tab makes of a begun word."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What is typed: options of the program, what was meant, help, Tab; in `boxstrap` and `inv`."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

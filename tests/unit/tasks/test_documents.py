@@ -1,7 +1,5 @@
 """The schemas of what commands print with `--json`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

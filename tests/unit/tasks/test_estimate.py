@@ -1,7 +1,5 @@
 """`estimate` as it is typed: offline, with a profile or without, for people and for programs."""
 
-from __future__ import annotations
-
 import csv
 import io
 from pathlib import Path

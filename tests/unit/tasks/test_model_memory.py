@@ -1,7 +1,5 @@
 """The formula beside published measurements; docs/estimate.md lists the same ones."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

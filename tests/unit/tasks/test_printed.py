@@ -1,7 +1,5 @@
 """What a result prints follows from its class."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum

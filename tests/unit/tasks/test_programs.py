@@ -1,7 +1,5 @@
 """`boxstrap` and `inv` as commands: exit codes, one clear message, one JSON document."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The skill for coding agents: its tables are whole, its commands are real, and it is installed."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

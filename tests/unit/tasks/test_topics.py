@@ -1,7 +1,5 @@
 """`boxstrap help TOPIC`: from the tables of the code, for people who look something up."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """This machine as a box that has a run with results, reached by the program sent to boxes."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import os

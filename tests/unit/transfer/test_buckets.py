@@ -1,7 +1,5 @@
 """Buckets on a real S3 server that is first shown to refuse wrong and expired addresses."""
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import http.client

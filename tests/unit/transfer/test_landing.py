@@ -1,7 +1,5 @@
 """Files land whole, only in their folder, and replace no file of the user's."""
 
-from __future__ import annotations
-
 import errno
 import os
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A link in results comes home as a link and goes on as one; nothing is written through it."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator

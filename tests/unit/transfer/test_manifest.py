@@ -1,7 +1,5 @@
 """A manifest that a box may have written is taken whole, or not at all."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

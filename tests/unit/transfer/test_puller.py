@@ -1,7 +1,5 @@
 """A run's results, pulled from this machine as a box: what lands, what waits, what is refused."""
 
-from __future__ import annotations
-
 import errno
 import os
 import time

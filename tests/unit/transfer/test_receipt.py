@@ -1,7 +1,5 @@
 """A receipt shows that nothing would be lost, and only this machine can write one."""
 
-from __future__ import annotations
-
 import json
 import time
 from dataclasses import replace

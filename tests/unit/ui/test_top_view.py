@@ -1,7 +1,5 @@
 """How `top` shows boxes."""
 
-from __future__ import annotations
-
 import io
 import json
 import time

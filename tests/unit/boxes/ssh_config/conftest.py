@@ -1,7 +1,5 @@
 """Known boxes, and an ssh config that is only the test's."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The end of a setup: when the ssh config is updated, when it is left alone, and what is said."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 from pathlib import Path

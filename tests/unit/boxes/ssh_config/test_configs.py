@@ -1,7 +1,5 @@
 """Real-world ssh configs: every other host stays as it was, and removal restores the file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What the entries say, as the real ssh understands them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

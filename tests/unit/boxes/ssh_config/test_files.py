@@ -1,7 +1,5 @@
 """The user's ssh config: links, modes and owners stay, and some files must be left alone."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """In WSL the entries are written for Windows too. Scripts stand in for its programs."""
 
-from __future__ import annotations
-
 import resource
 from pathlib import Path
 
