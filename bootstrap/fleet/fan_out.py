@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from bootstrap.errors import BoxesFailedError, BoxstrapError, exit_code
-from bootstrap.link.target import AT_ONCE
+from bootstrap.link.target import AT_ONCE, shortened
 from bootstrap.sizes import first_of
 
 _T = TypeVar("_T")
@@ -89,7 +89,7 @@ def raise_for_failures(outcomes: Sequence[Outcome[_T]]) -> None:
     if not failed:
         return
     codes = {exit_code(each.error) for each in failed if each.error}
-    names = first_of([each.host for each in failed], _MOST_NAMED)
+    names = first_of([shortened(each.host) for each in failed], _MOST_NAMED)
     raise BoxesFailedError(
         f"{len(failed)} of {len(outcomes)} boxes failed: {', '.join(names)}.",
         code=codes.pop() if len(codes) == 1 else BoxesFailedError.MIXED,

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, TextIO, cast
 from bootstrap.boxes.run import called
 from bootstrap.errors import BoxstrapError
 from bootstrap.link import prompt
+from bootstrap.link.target import shortened
 from bootstrap.sizes import duration, first_of
 from bootstrap.steps.events import Event
 from bootstrap.ui import layout
@@ -198,7 +199,7 @@ class BoxScreens(ABC):
         for host in self._hosts:
             error, code, seconds = self._ends[host]
             what = _unnamed(host, error).splitlines()[0] if error else summaries[host]
-            rows.append((host, str(code), duration(seconds), what))
+            rows.append((shortened(host), str(code), duration(seconds), what))
         table = layout.laid_out(rows, self._screen.width, len(rows[0]) - 1)
         lines = [line for row in table for line in row]
         self._screen.result({}, "\n".join(["", *lines, *self._advice()]))
@@ -209,7 +210,7 @@ class BoxScreens(ABC):
         for host in self._hosts:
             error = self._ends[host][0]
             if error and "\n" in error.text():
-                errors.setdefault(_unnamed(host, error), []).append(host)
+                errors.setdefault(_unnamed(host, error), []).append(shortened(host))
         return [f"\n{', '.join(hosts)}: {text}" for text, hosts in errors.items()]
 
 
@@ -220,16 +221,23 @@ def _unnamed(host: str, error: BoxstrapError) -> str:
 
 def plain_screens(hosts: Sequence[str], *, brief: bool) -> Mapping[str, _PlainBox]:
     """Return a screen for each host, for threads: of whole lines with the host's name in front."""
-    lock, longest = threading.Lock(), max(map(len, hosts), default=0)
+    lock, names = threading.Lock(), _names(hosts)
     return {
         host: _PlainBox(
             host,
-            cast("TextIO", PrefixedStream(sys.stderr, host.ljust(longest), lock)),
-            cast("TextIO", PrefixedStream(sys.stdout, host.ljust(longest), lock)),
+            cast("TextIO", PrefixedStream(sys.stderr, name, lock)),
+            cast("TextIO", PrefixedStream(sys.stdout, name, lock)),
             brief=brief,
         )
-        for host in hosts
+        for host, name in names.items()
     }
+
+
+def _names(hosts: Sequence[str]) -> dict[str, str]:
+    """Return what each is called before its lines, all as long."""
+    names = {host: shortened(host) for host in hosts}
+    longest = max(map(len, names.values()), default=0)
+    return {host: name.ljust(longest) for host, name in names.items()}
 
 
 class _PlainBoxes(BoxScreens):
@@ -252,7 +260,7 @@ class _LiveBoxes(BoxScreens):
         super().__init__(hosts, screen, brief=brief)
         self._of = {host: _LiveBox(host) for host in hosts}
         self._began = time.monotonic()
-        self._longest = max(map(len, hosts))
+        self._names = _names(hosts)
         self._marks = layout.marks(sys.stderr)
         self._console = Console(
             file=sys.stderr, force_terminal=True, no_color=bool(os.environ.get("NO_COLOR"))
@@ -286,7 +294,7 @@ class _LiveBoxes(BoxScreens):
             told = [*box.warnings, *([] if self._brief else box.texts)]
             lines = [line for text in told for line in text.splitlines()]
             if lines:
-                name = host.ljust(self._longest)
+                name = self._names[host]
                 self._screen.result({}, "\n".join(f"{name} | {line}" for line in lines))
         self._table({host: box.summary for host, box in self._of.items()})
 
@@ -309,15 +317,15 @@ class _LiveBoxes(BoxScreens):
         return Text("\n".join(lines), no_wrap=True, overflow="crop")
 
     def _row(self, host: str) -> str:
-        box, end = self._of[host], self._ends.get(host)
+        box, name, end = self._of[host], self._names[host], self._ends.get(host)
         if end is None:
             since = time.monotonic() - self._began
             turn = self._marks.spinner[int(since * FRAMES) % len(self._marks.spinner)]
-            return f" {turn} {host:<{self._longest}}  {duration(since):>7}  {box.words()}"
+            return f" {turn} {name}  {duration(since):>7}  {box.words()}"
         error, _, seconds = end
         mark = self._marks.of["failed" if error else "ok"]
         what = error.what.splitlines()[0] if error else box.summary
-        return f" {mark} {host:<{self._longest}}  {duration(seconds):>7}  {what}"
+        return f" {mark} {name}  {duration(seconds):>7}  {what}"
 
 
 class _JsonBoxes(BoxScreens):

@@ -32,6 +32,11 @@ def forget_box(box: KnownBox) -> None:
     shutil.rmtree(aside, ignore_errors=True)
 
 
+def is_forgotten(name: str) -> bool:
+    """Whether a box of this name was forgotten here, and was not met again since."""
+    return any(former.get("name") == name for former in _names().values())
+
+
 def met_again(box: KnownBox, own: Collection[float] = ()) -> KnownBox | None:
     """Return what this box was before it was forgotten: once; None if it never was.
 

@@ -159,6 +159,16 @@ def parse_host(text: str) -> Target:
     return Target(text=stripped, address=address, user=user, port=port)
 
 
+def shortened(host: str) -> str:
+    """Return a whole ssh command as where it leads, `root@203.0.113.7:46769`; else the host."""
+    if not host.startswith("ssh "):
+        return host
+    target = parse_host(host)
+    user = f"{target.user}@" if target.user else ""
+    address = f"[{target.address}]" if ":" in target.address else target.address
+    return f"{user}{address}" + (f":{target.port}" if target.port else "")
+
+
 def _is_rented(text: str) -> bool:
     """Whether it is `provider:id`. A port is none of another package's ids."""
     named = re.fullmatch(_RENTED, text)

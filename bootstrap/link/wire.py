@@ -231,19 +231,29 @@ def timed_out(endpoint: Endpoint, seen: float = 0.0) -> UnreachableError:
 
 def not_found(endpoint: Endpoint) -> UnreachableError:
     """Return the error for a name that the resolver doesn't find, with the known box that has
-    nearly that name, or had it."""
-    import difflib  # here, as most starts need neither
+    nearly that name, or had it, or that a box that was forgotten here had it."""
+    import difflib  # here, as most starts need none of these
 
+    from bootstrap.link.forgotten import is_forgotten
     from bootstrap.link.record import all_boxes
 
+    if is_forgotten(name := endpoint.hostname):
+        return UnreachableError(
+            "the box of this name was forgotten here.",
+            where=name,
+            hint=f'With its address it is known again: boxstrap setup --host "ssh …" --name {name}'
+            "\nIts runs that came home: boxstrap runs --all",
+        )
     boxes = all_boxes()
-    names = {name: box.name for box in boxes for name in box.former}
+    names = {former: box.name for box in boxes for former in box.former}
     names.update((box.name, box.name) for box in boxes)
-    near = difflib.get_close_matches(endpoint.hostname, names, 1, 0.7)
+    near = difflib.get_close_matches(name, names, 1, 0.7)
+    is_known = name in names or "." in name  # as the name of a box is rarely an address
     return UnreachableError(
         "the name was not found.",
-        where=endpoint.hostname,
+        where=name,
         hint=(f"Did you mean {names[near[0]]}? " if near else "")
+        + ("" if is_known else "No box is known here by this name (see boxstrap boxes). ")
         + "Check the spelling, your network, and that the alias is in your ssh config.",
     )
 

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -433,21 +434,27 @@ def complete(error: WhichBoxError) -> None:
 
     if error.boxes:
         before = error.hint.partition("Name the one")[0]
-        named = _typed_with("--host", error.boxes[0])
+        typed = {*pairwise(sys.argv)}  # also where it would be a word of the command
+        meant = next((one for one in error.boxes if ("--host", one) in typed), error.boxes[0])
+        named = _typed_with("--host", meant)
         error.hint = f"{before}Name the one you mean, as in: {named}"
     error.hint = "\n".join([*unfinished(time.time()), error.hint])
 
 
 def _typed_with(option: str, value: str) -> str:
-    """Return the command as it was typed, with this value of an option."""
+    """Return the command as it was typed, with this value of an option before its command."""
     from bootstrap.tasks.setup_report import program_name
 
     words = sys.argv[1:]
     at = words.index("--") if "--" in words else len(words)
+    command = words[at:]
+    if (option, value) in (pairs := [*pairwise(command)]):
+        place = pairs.index((option, value))
+        del command[place : place + 2]
     own = [word for word in words[:at] if not word.startswith(f"{option}=")]
     if option in own:
         del own[own.index(option) : own.index(option) + 2]
-    typed = [*own, option, value, *words[at:]]
+    typed = [*own, option, value, *command]
     return f"{program_name(sys.argv[0])} {shlex.join(typed)}"
 
 

@@ -36,7 +36,10 @@ def ended(screens: object, **kinds: object) -> None:
 def test_output_of_several_boxes_names_the_box_in_each_line_and_ends_with_a_table(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    screens = make_box_screens(HOSTS, make_screen(), as_json=False, brief=False)
+    hosts = ["gpu-1", "b", typed := "ssh -i k -p 9 me@c"]
+    screens = make_box_screens(hosts, make_screen(), as_json=False, brief=False)
+    screens.of(typed).say("heard")
+    screens.ended(typed, None, 0, 1.0)
     one = screens.of("gpu-1")
     one.redact = lambda text: text.replace("canary", "***")
     one.warn("gpu-1: its contract ends")  # named once
@@ -45,12 +48,13 @@ def test_output_of_several_boxes_names_the_box_in_each_line_and_ends_with_a_tabl
     ended(screens)
     screens.close()
     said = capsys.readouterr()
-    assert said.err.startswith("gpu-1 | ")
+    assert said.err.startswith("me@c:9 | ")
+    assert "\ngpu-1  | " in said.err
     assert said.err.count("gpu-1") == 2
     assert said.err.endswith("said ***\n")
-    assert "gpu-1 | first ***\ngpu-1 | second\n" in said.out
-    assert "gpu-1  0     1.0 s  train-1 running: first ***\n" in said.out
-    assert "b      3     2.0 s  no answer.\n\nb: no answer.\nLook.\n" in said.out
+    assert "gpu-1  | first ***\ngpu-1  | second\n" in said.out
+    assert "gpu-1   0     1.0 s  train-1 running: first ***\n" in said.out
+    assert "b       3     2.0 s  no answer.\nme@c:9  0     1.0 s\n\nb: no answer." in said.out
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from bootstrap.link.hostkeys import HostKeyCheck, read_pins
 from bootstrap.link.prompt import Prompt
 from bootstrap.link.public_key import PublicKey
 from bootstrap.link.registry import check_fingerprint
+from bootstrap.link.wire import not_found
 from bootstrap.runs.remote_command import ssh_command
 from bootstrap.transfer.manifest import Manifest, RunOrigin
 from tests.logins import login_to
@@ -390,7 +391,10 @@ def test_a_login_to_a_forgotten_box_with_the_same_host_key_restores_its_name_and
     for name in ("nina", "trainer"):
         assert meet("box", name) == (name, [])
         assert (owners(), proven()) == ([True], [name])
+    assert "No box is known here" in not_found(ssh_user.endpoint("nobody")).hint
     forget("trainer")
+    gone = not_found(ssh_user.endpoint("trainer")).text()
+    assert gone.startswith("trainer: the box of this name was forgotten here.\nWith its address ")
     assert (owners(), proven()) == ([False], [])
     assert meet("other") == ("other", [])
     told = "box was known here as trainer until it was forgotten"

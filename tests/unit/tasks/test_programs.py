@@ -232,6 +232,8 @@ def test_a_command_without_host_among_several_boxes_exits_with_2_and_lists_boxes
         assert "\n  one  203.0.113.0:22, of no repository\n  two  203." in done.err
         assert f"as in: boxstrap {task} --host one" in done.err
         one_message(done)
+    told = at.run("exec", "ls", "--host", "x", "--host", "two").must(2).err  # words of the command
+    assert "as in: boxstrap exec --host two -- ls --host x\n" in told
 
 
 def test_a_misspelt_door_is_answered_with_all_names_also_those_of_known_boxes(at: User) -> None:
