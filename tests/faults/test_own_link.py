@@ -47,11 +47,7 @@ ROWS = (
 
 
 def test_setup_finishes_after_the_network_of_the_box_was_gone_for_half_a_minute(
-    mirror_rig: Rig,
-    shared_folder: Path,
-    tmp_path: Path,
-    faults: Faults,
-    drawn: Drawn[LinkFault],
+    mirror_rig: Rig, shared_folder: Path, tmp_path: Path, faults: Faults, drawn: Drawn[LinkFault]
 ) -> None:
     def one(row: LinkFault) -> None:
         if row.step == "python":

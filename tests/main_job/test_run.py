@@ -419,9 +419,7 @@ def test_run_resume_is_refused_while_another_run_uses_its_tree_or_changed_it(her
 
 
 @pytest.mark.slow
-def test_a_resumed_run_starts_before_queued_runs_whose_waiting_process_died(
-    here: Runner,
-) -> None:
+def test_a_resumed_run_starts_before_queued_runs_whose_waiting_process_died(here: Runner) -> None:
     here.write(train="import time\nprint('up', flush=True)\ntime.sleep(600)\n")
     here.run("--session", "first", "--set", "train.resume=sleep 2")
     here.run("--queue", "--session", "next", "--", "true")  # in a tree beside, same environment

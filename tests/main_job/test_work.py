@@ -67,9 +67,7 @@ def test_setup_sends_uncommitted_changes_and_does_not_train_again_once_they_are_
 
 
 def test_sync_makes_the_tree_equal_to_the_local_files_byte_for_byte(
-    user: User,
-    seeded: random.Random,
-    monkeypatch: pytest.MonkeyPatch,
+    user: User, seeded: random.Random, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The box is this machine, so that the placed files can be compared directly."""
     monkeypatch.setenv("HOME", str(user.home))

@@ -174,9 +174,7 @@ def test_setup_with_redo_prepare_runs_prepare_again_but_is_refused_during_a_run(
         user.run("stop", *TO_LOCAL, "--all").must(0)
 
 
-def test_run_with_beside_uses_changed_data_of_this_machine_in_its_own_tree_only(
-    user: User,
-) -> None:
+def test_run_with_beside_uses_changed_data_of_this_machine_in_its_own_tree_only(user: User) -> None:
     """The links to what the main tree was sent were taken for somebody else's files."""
     here = Here(user, DATA + "train: {command: cat data/sets/a.txt}\n")
     here.write("a.txt", "one")

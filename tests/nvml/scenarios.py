@@ -4,8 +4,9 @@ What a card doesn't support is left out: the stand-in then answers NOT_SUPPORTED
 Of two lines with the same key the later one counts.
 """
 
-from __future__ import annotations
-
+import json
+from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 DRIVER = """
@@ -151,227 +152,17 @@ class Fault(NamedTuple):
     wrong: str
     outcome: str
     code: str
-    order: dict[str, object] = {}  # noqa: RUF012
-    quiet: str = ""
+    order: dict[str, object]
+    quiet: str
 
 
-FAULTS = {
-    "count": Fault(A100, "count = 3", "return", "gpu-count", {"count": 4}, "count = 4"),
-    "more than ordered": Fault(A100, "count = 2", "warn", "gpu-count", {"count": 1}, "count = 1"),
-    "wrong name": Fault(
-        A100,
-        "gpu.name = NVIDIA A10",
-        "return",
-        "gpu-name",
-        {"name": "A100"},
-        "gpu.name = NVIDIA A100-PCIE-40GB",
-    ),
-    "none of several names": Fault(
-        A100,
-        "gpu.name = NVIDIA A10",
-        "return",
-        "gpu-name",
-        {"name": "H100, A100"},
-        "gpu.name = NVIDIA A100-PCIE-40GB",
-    ),
-    "weaker relative": Fault(
-        RTX4090, "gpu.name = NVIDIA GeForce RTX 4090 D", "warn", "gpu-name", {"name": "RTX 4090"}
-    ),
-    "half memory": Fault(
-        A100,
-        "gpu.memory_v2 = 40960 4",
-        "return",
-        "gpu-memory",
-        {"min_memory_gib": 80},
-        "gpu.memory_v2 = 78700 4",
-    ),
-    "memory, no ECC to blame": Fault(
-        RTX4090,
-        "gpu.memory_v2 = 23034 2",
-        "return",
-        "gpu-memory",
-        {"min_memory_gib": 24},
-        "gpu.memory_v2 = 23600 2",
-    ),
-    "memory not reported": Fault(
-        A100,
-        "gpu.memory = !3\ngpu.memory_v2 = !3",
-        "warn",
-        "gpu-unread",
-        {"min_memory_gib": 80},
-        "gpu.memory_v2 = 81920 4",
-    ),
-    "name not reported": Fault(
-        A100, "gpu.name = !3", "warn", "gpu-unread", {"name": "A100"}, "gpu.name = NVIDIA A100"
-    ),
-    "old driver": Fault(
-        A100,
-        "driver = 535.9.1",
-        "return",
-        "gpu-driver",
-        {"min_driver": "535.10"},
-        "driver = 535.10.0",
-    ),
-    "old CUDA": Fault(
-        A100, "cuda = 11080", "return", "gpu-cuda", {"min_cuda": "12.1"}, "cuda = 12010"
-    ),
-    "ECC now": Fault(A100, "gpu.ecc_now = 2", "return", "gpu-ecc"),
-    "ECC once": Fault(A100, "gpu.ecc_ever = 7", "warn", "gpu-ecc"),
-    "remap failed": Fault(
-        A100, "gpu.remapped = 0 1 0 1", "return", "gpu-remapped", {}, "gpu.remapped = 3 1 0 0"
-    ),
-    "remap pending": Fault(A100, "gpu.remapped = 0 1 1 0", "return", "gpu-remapped"),
-    "retired pending": Fault(V100, "gpu.retired = 1", "return", "gpu-retired"),
-    "memory used": Fault(
-        A100, "gpu.memory_v2 = 81920 21000", "return", "gpu-used", {}, "gpu.memory_v2 = 81920 1024"
-    ),
-    "MIG": Fault(A100, "gpu.mig = 1 1", "return", "gpu-mig"),
-    "no MIG": Fault(A100, "gpu.mig = 0 0", "return", "gpu-mig", {"mig": True}, SLICES),
-    "no slice": Fault(
-        A100,
-        "gpu.mig = 1 1",
-        "return",
-        "gpu-mig",
-        {"mig": True, "name": "A100", "min_memory_gib": 40},
-        SLICES,
-    ),
-    "slices not told": Fault(
-        A100, f"{SLICES}gpu.max_slices = !4", "warn", "gpu-mig", {"mig": True}, SLICES
-    ),
-    "slices not counted": Fault(
-        A100,
-        f"{SLICES}gpu.max_slices = !4",
-        "warn",
-        "gpu-unread",
-        {"mig": True, "count": 2, "checks": {"mig": "ignore"}},
-        SLICES,
-    ),
-    "slices of unknown memory": Fault(
-        A100,
-        f"{SLICES}gpu.memory_v2 = 81920 4\ngpu.max_slices = !4",
-        "warn",
-        "gpu-unread",
-        {"mig": True, "min_memory_gib": 80, "checks": {"mig": "ignore"}},
-    ),
-    "a slice too few": Fault(
-        A100,
-        f"{SLICES}gpu.slice.2.handle = !4",
-        "return",
-        "gpu-count",
-        {"mig": True, "count": 2},
-        SLICES,
-    ),
-    "a slice too small": Fault(
-        A100,
-        f"{SLICES}gpu.slice.2.memory = 19968 37",
-        "return",
-        "gpu-memory",
-        {"mig": True, "min_memory_gib": 40},
-        SLICES,
-    ),
-    "other slices": Fault(
-        A100,
-        SLICES,
-        "return",
-        "gpu-name",
-        {"mig": True, "name": "A100 4g.40gb"},
-        SLICES.replace("3g.", "4g."),
-    ),
-    "a slice in use": Fault(
-        A100,
-        f"{SLICES}gpu.slice.0.memory = 40192 9000",
-        "return",
-        "gpu-used",
-        {"mig": True},
-        SLICES,
-    ),
-    "a slice without memory": Fault(
-        A100,
-        f"{SLICES}gpu.slice.0.memory = !3",
-        "warn",
-        "gpu-unread",
-        {"mig": True, "min_memory_gib": 40},
-        SLICES,
-    ),
-    "a lost slice": Fault(
-        A100, f"{SLICES}gpu.slice.2.handle = !15", "return", "gpu-sick", {"mig": True}, SLICES
-    ),
-    "compute mode": Fault(A100, "gpu.compute_mode = 2", "return", "gpu-mode"),
-    "exclusive": Fault(A100, "gpu.compute_mode = 3", "return", "gpu-mode"),
-    "NVLink down": Fault(
-        A100, "gpu.nvlink = 000000000000", "return", "gpu-nvlink", {"nvlink": True}
-    ),
-    "an NVLink down": Fault(
-        A100, "gpu.nvlink = 111111111110", "warn", "gpu-nvlink", {"nvlink": True}
-    ),
-    "power limit": Fault(
-        RTX4090, "gpu.power_limit = 300000", "warn", "gpu-power", {}, "gpu.power_limit = 450000"
-    ),
-    "power ordered": Fault(
-        RTX4090, "gpu.power_limit = 300000", "return", "gpu-power", {"min_power_watts": 450}
-    ),
-    "power of a weaker build": Fault(
-        RTX4090,
-        "gpu.power_limit = 350000\ngpu.power_default = 350000",
-        "return",
-        "gpu-power",
-        {"min_power_watts": 450},
-        "gpu.power_limit = 446000\ngpu.power_default = 446000",
-    ),
-    "slow-down": Fault(
-        A100, "gpu.throttle = 0x8", "warn", "gpu-throttle", {}, "gpu.throttle = 0x4"
-    ),
-    "too hot": Fault(A100, "gpu.throttle = 0x40", "warn", "gpu-throttle"),
-    "power brake": Fault(A100, "gpu.throttle = 0x81", "warn", "gpu-throttle"),
-    "throttling, old driver": Fault(V100, "gpu.throttle_old = 0x40", "warn", "gpu-throttle"),
-    "near its limit": Fault(
-        A100, "gpu.temperature = 79", "warn", "gpu-hot", {}, "gpu.temperature = 78"
-    ),
-    "margin": Fault(H100, "gpu.margin = 10", "warn", "gpu-hot", {}, "gpu.margin = 11"),
-    "narrow bus": Fault(
-        A100,
-        "gpu.pcie_width = 4\ngpu.load = 95 40",
-        "warn",
-        "gpu-bus",
-        {},
-        "gpu.pcie_width = 4\ngpu.load = 3 0",
-    ),
-    "slow bus": Fault(
-        RTX4090, "gpu.load = 95 40", "warn", "gpu-bus", {}, "gpu.load = 95 40\ngpu.pcie_gen = 4"
-    ),
-    "bus in an old slot": Fault(
-        A100,
-        "gpu.pcie_gen = 3\ngpu.pcie_max_gen = 3",
-        "return",
-        "gpu-bus",
-        {"min_pcie_generation": 4},
-        "gpu.pcie_gen = 1",
-    ),
-    "bus on a riser": Fault(
-        A100,
-        "gpu.pcie_width = 8\ngpu.pcie_max_width = 8",
-        "return",
-        "gpu-bus",
-        {"min_pcie_width": 16},
-    ),
-    "bus as ordered, thin under load": Fault(
-        A100,
-        "gpu.pcie_width = 4\ngpu.load = 95 40",
-        "return",
-        "gpu-bus",
-        {"min_pcie_width": 16},
-        "gpu.pcie_width = 4\ngpu.load = 3 0",
-    ),
-    "MIG ordered, not told": Fault(
-        A100, "gpu.mig = !3", "warn", "gpu-unread", {"mig": True}, SLICES
-    ),
-    "NVLink ordered, not told": Fault(
-        A100, "gpu.nvlink = !3", "warn", "gpu-unread", {"nvlink": True}
-    ),
-    "power ordered, not told": Fault(
-        A100, "gpu.power_limit = !3", "warn", "gpu-unread", {"min_power_watts": 400}
-    ),
-    "unreadable": Fault(A100, "gpu.ecc_now = !999", "warn", "gpu-unread"),
-    "name unreadable": Fault(A100, "gpu.name = !999", "return", "gpu-sick", {"name": "A100"}),
-    "no GPU shown": Fault(A100, "count = 0", "return", "no-gpu"),
-}
+def _faults() -> Iterator[tuple[str, Fault]]:
+    """Read the faults by name: values are separated by `;`, and an order is JSON."""
+    for row in Path(__file__).with_name("faults.txt").read_text().splitlines()[1:]:
+        name, card, reported, *values, order = (cell.strip() for cell in row.split("|"))
+        wrong, quiet = (each.replace("SLICES", SLICES).replace("; ", "\n") for each in values)
+        outcome, code = reported.split()
+        yield name, Fault(HEALTHY[card], wrong, outcome, code, json.loads(f"{{{order}}}"), quiet)
+
+
+FAULTS = dict(_faults())

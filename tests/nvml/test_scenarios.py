@@ -39,9 +39,7 @@ def test_the_verdict_written_on_a_box_is_read_here_and_shown_as_keep_or_return(
     assert page.verdict_lines(read)[-1] == ("Return this box." if wrong else "Keep this box.")
 
 
-def test_the_verdict_document_has_driver_and_cuda_version_and_each_gpu(
-    rig: stub.NvmlRig,
-) -> None:
+def test_the_verdict_document_has_driver_and_cuda_version_and_each_gpu(rig: stub.NvmlRig) -> None:
     result = rig.run(A100).result
     assert (result["version"], result["driver"], result["cuda"]) == (1, "550.54.15", "12.4")
     assert result["gpus"] == [

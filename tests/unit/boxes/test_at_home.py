@@ -464,9 +464,7 @@ def test_a_saved_run_record_is_read_back_equal_and_unknown_fields_in_it_are_igno
         assert run_of(broken) is None
 
 
-def test_a_run_is_pulled_into_the_same_folder_after_its_box_is_renamed(
-    tmp_path: Path,
-) -> None:
+def test_a_run_is_pulled_into_the_same_folder_after_its_box_is_renamed(tmp_path: Path) -> None:
     run = Run("key", "train-1", "running", None, 1, "", "", "train", 0, 0, "true")
     place = tmp_path / "boxstrap-run"
     before = RunAtHome("gpu", 5.0, "host", run, place=str(place))

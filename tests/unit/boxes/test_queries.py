@@ -241,9 +241,7 @@ def _waiter(box_home: BoxHome, patience: str) -> subprocess.Popen[str]:
     return subprocess.Popen(["timeout", "20", "sh", "-c", text], stdout=subprocess.PIPE, text=True)
 
 
-def test_wait_learns_that_no_process_on_the_box_will_start_a_queued_run(
-    box_home: BoxHome,
-) -> None:
+def test_wait_learns_that_no_process_on_the_box_will_start_a_queued_run(box_home: BoxHome) -> None:
     box_home.run("train-7", exit="", pid="", queue="gpus\n")
     here = (box_home.path / "runs/homework-1/train-3/pid").read_text()
     box_home.write({"lock": here})  # a setup, which would start it

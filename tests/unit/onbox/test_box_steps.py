@@ -56,9 +56,7 @@ def test_a_second_setup_adds_no_second_boot_line(tmp_path: Path) -> None:
         assert f" runs.keep_monitor {tmp_path}/.boxstrap; }} </dev/null" in ours
 
 
-def test_torch_is_found_in_an_environment_whose_folder_name_has_brackets(
-    tmp_path: Path,
-) -> None:
+def test_torch_is_found_in_an_environment_whose_folder_name_has_brackets(tmp_path: Path) -> None:
     folder = tmp_path / "exp[1]" / ".venv"
     (folder / "lib" / "torch-2.4.dist-info").mkdir(parents=True)
     assert expanded(str(folder), "lib/torch-*", "lib/cupy*") == "lib/torch-2.4.dist-info lib/cupy* "

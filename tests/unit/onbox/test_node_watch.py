@@ -125,9 +125,7 @@ def test_a_failing_node_ends_all_other_nodes_with_its_exit_code(
     assert nodes.ends() == expected
 
 
-def test_the_first_node_to_fail_is_named_as_the_cause(
-    nodes_of: Callable[..., Nodes],
-) -> None:
+def test_the_first_node_to_fail_is_named_as_the_cause(nodes_of: Callable[..., Nodes]) -> None:
     nodes = nodes_of("sleep 1.2; exit 1", "sleep 0.8; exit 9", "sleep 1.1; exit 1").begin()
     assert nodes.ends() == [("9", "node 1 9 exit"), ("9", "exit 9"), ("9", "node 1 9 exit")]
 

@@ -312,9 +312,7 @@ def test_an_update_of_a_tree_runs_no_program_named_by_its_git_config_or_attribut
     assert not sprung.exists(), sprung.read_text()
 
 
-def test_setup_restores_a_tree_on_the_box_that_lost_its_git_objects(
-    placed: Placed,
-) -> None:
+def test_setup_restores_a_tree_on_the_box_that_lost_its_git_objects(placed: Placed) -> None:
     snapshot = placed.state(a="1\n")
     placed.place(snapshot)
     assert check(placed.wanted(snapshot), notes=False)

@@ -100,9 +100,7 @@ def test_the_exit_code_of_a_run_is_recorded_even_if_its_tmux_window_hangs(
     assert was(run, "exit") == "7"
 
 
-def test_closing_the_terminal_does_not_end_the_work_that_follows_a_runs_end(
-    tmp_path: Path,
-) -> None:
+def test_closing_the_terminal_does_not_end_the_work_that_follows_a_runs_end(tmp_path: Path) -> None:
     def note() -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
         os.kill(os.getpid(), signal.SIGHUP)  # as the kernel does when the runner ends
@@ -193,9 +191,7 @@ def test_stop_asks_each_process_of_a_run_only_once(killed: bool, tmp_path: Path)
     assert (run / "ended").read_text() == "stop\n"
 
 
-def test_a_real_runs_files_give_the_states_waiting_running_died_and_failed(
-    tmp_path: Path,
-) -> None:
+def test_a_real_runs_files_give_the_states_waiting_running_died_and_failed(tmp_path: Path) -> None:
     """The records of a real runner have the states that `tests/run_states.py` lists."""
     assert state(make_run(tmp_path / "made", "true")) == CASES["made, never begun"].state
     run, runner = begun(tmp_path / "killed", "echo up; sleep 600")

@@ -100,10 +100,7 @@ def test_a_local_package_path_is_looked_up_from_its_requirements_file_or_else_th
     tmp_path: Path, line: str, folder: str
 ) -> None:
     """Installers read such paths from where they are started, most people from the file."""
-    files: dict[str, str | bytes] = {
-        "apps/a/r.txt": f"{line}\n",
-        "libs/common/pyproject.toml": LIB,
-    }
+    files: dict[str, str | bytes] = {"apps/a/r.txt": f"{line}\n", "libs/common/pyproject.toml": LIB}
     found = found_in(tmp_path, files, requirements=["apps/a/r.txt"])
     assert found["arguments"] == ["-r", f"{tmp_path}/apps/a/r.txt" if folder else "apps/a/r.txt"]
     assert found["of_uv"] == (["--directory", f"{tmp_path}/{folder}"] if folder else [])

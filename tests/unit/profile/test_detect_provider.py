@@ -66,7 +66,7 @@ def test_in_the_list_of_profiles_the_users_hides_a_shipped_one_of_its_name(write
     write("version: 1\n# not this", "vast.yaml", config)
     found = {each.name: each for each in listed()}
     shipped = [
-        *("azure", "demo", "ec2", "gcp", "hf", "lambda", "local", "paperspace", "runpod", "ssh"),
+        *("azure", "demo", "ec2", "gcp", "hf", "lambda", "local", "paperspace", "runpod", "ssh")
     ]
     assert list(found) == ["ours", "vast", *shipped]
     assert (found["ours"].description, found["ours"].own) == ("Ours.", True)

@@ -469,9 +469,7 @@ def test_results_behind_a_symlink_of_the_repository_are_never_sent_to_the_next_b
             last_results.find_last_results(before, None, train, tmp_path / "scratch", screen)
 
 
-def test_up_resume_overwrites_no_file_of_another_run_on_the_next_box(
-    tmp_path: Path,
-) -> None:
+def test_up_resume_overwrites_no_file_of_another_run_on_the_next_box(tmp_path: Path) -> None:
     place, box = tmp_path / "home", tmp_path / "box"
     lay(place, {"out/a": OLD, "out/[b]*": OLD, "out/b": "whole", "m.pt": OLD, "half.pt": OLD}, ())
     (place / "link").symlink_to(place / "m.pt")

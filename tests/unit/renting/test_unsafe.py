@@ -441,9 +441,7 @@ def test_missing_parts_of_a_sharded_checkpoint_are_named_by_pull(world: World) -
     world.user.run("pull", *LOCAL).must(0)
 
 
-def test_down_is_refused_during_runs_unless_stop_runs_tells_it_to_end_them(
-    world: World,
-) -> None:
+def test_down_is_refused_during_runs_unless_stop_runs_tells_it_to_end_them(world: World) -> None:
     user = world.user
     user.run("run", *LOCAL, "--", "sh", "-c", "echo go; setsid sleep 301 & sleep 1").must(0)
     user.run("run", *LOCAL, "--session", "long", "--", "sh", "-c", "echo go; sleep 300").must(0)

@@ -32,10 +32,7 @@ def test_box_queries_and_shared_shell_parts_name_their_shell_for_shellcheck(kind
     """Queries run in any /bin/sh, so the library parts that they share must be POSIX too.
 
     Queries for boxes that were set up run in bash, with the script's own functions."""
-    shared, in_bash = (
-        {"owner.sh", "process.sh"},
-        {"plan.sh"},
-    )
+    shared, in_bash = {"owner.sh", "process.sh"}, {"plan.sh"}
     for path in static_parts():
         if path.parent.name == kind and (kind == "queries" or path.name in shared):
             shell = "bash" if kind == "queries" and path.name in in_bash else "sh"

@@ -49,9 +49,7 @@ def test_wiping_secrets_keeps_other_env_values_of_the_profile(tmp_path: Path) ->
     assert not (tmp_path / "secrets.ids").exists()
 
 
-def test_setup_requires_a_running_lease_monitor_unless_it_starts_one_itself(
-    tmp_path: Path,
-) -> None:
+def test_setup_requires_a_running_lease_monitor_unless_it_starts_one_itself(tmp_path: Path) -> None:
     """The step `lease` writes its terms beside this check, and begins the monitor after that."""
     (tmp_path / "steps/k").mkdir(parents=True)
     for name in ("steps/k/env", "lease.json"):

@@ -261,11 +261,7 @@ TAKES_MORE: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("setup", {"host": ["gpu"], "set": ["env.LR=3e-4", "gpu.count=2"]}, ""),
     ("setup", {"host": ["gpu"], "profile": "vast"}, ""),
     ("setup", {"host": ["gpu"], "profile": "./inner.yaml"}, ""),
-    (
-        "setup",
-        {"host": ["gpu"], "profile": "/tmp/p.yaml"},
-        "not this repository's: /tmp/p.yaml",
-    ),
+    ("setup", {"host": ["gpu"], "profile": "/tmp/p.yaml"}, "not this repository's: /tmp/p.yaml"),
     ("setup", {"host": ["gpu"], "profile": "out/p.yaml"}, "not this repository's"),
     ("setup", {"host": ["gpu"], "profile": "mine"}, "not this repository's"),
     ("setup", {"host": ["root@evil.example"]}, "got none before: root@evil.example."),

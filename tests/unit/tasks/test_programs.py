@@ -332,9 +332,7 @@ def test_an_internal_error_exits_with_1_and_a_crash_report_without_traceback(at:
     assert as_json["exit"] == 1
 
 
-def test_ctrl_c_while_setup_connects_exits_with_130_and_says_that_nothing_began(
-    at: User,
-) -> None:
+def test_ctrl_c_while_setup_connects_exits_with_130_and_says_that_nothing_began(at: User) -> None:
     """While waiting for a host that doesn't answer."""
     going = at.begin("setup", "--profile", "ssh", "--host", "root@203.0.113.1")
     time.sleep(1.5)

@@ -101,9 +101,7 @@ def test_writing_the_ssh_config_keeps_its_owner_and_the_mode_of_its_folder(
     assert place.config.parent.stat().st_mode & 0o7777 == 0o755
 
 
-def test_an_ssh_config_saved_by_an_editor_meanwhile_is_not_overwritten(
-    tmp_path: Path,
-) -> None:
+def test_an_ssh_config_saved_by_an_editor_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "config"
     path.write_bytes(USUAL)
     draft = UserFile(path).prepare(b"ours")
