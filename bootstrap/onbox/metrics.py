@@ -32,6 +32,11 @@ _METRIC = re.compile(
     re.IGNORECASE,
 )
 _IN_OBJECT = re.compile(rf"[\"']([A-Za-z][\w./@ -]{{0,60}})[\"']\s{{0,4}}:\s{{0,4}}[\"']?{NUMBER}")
+_IN_NAME = re.compile(
+    "(?i:loss|accuracy|perplexity|reward|score)"
+    rf"|(?:(?<![A-Za-z])|(?=[A-Z])|(?=acc))(?i:{WORDS})(?![a-z])"
+)
+"""In a name of an object: `valAcc`, no `access` and no `power`."""
 _STEP = {
     "step": re.compile(
         r"(?<![A-Za-z])(?:global_?)?(?:step|iter|iteration)s?[\"']?[ :=#\[]{0,4}(\d{1,15})", re.I
@@ -111,11 +116,14 @@ def _by_names(line: str) -> dict[str, float]:
     lower = line.lower()
     if not any(word in lower for word in _ANY_WORD):  # a fast way out for most lines of a log
         return found
-    # In an object of JSON or Python all numbers are meant to be metrics.
+    # In an object of JSON or Python all numbers are meant to be metrics, if one is called so.
     expression = _IN_OBJECT if line.lstrip()[:1] == "{" else _METRIC
     if _CONFIGURATION.search(line) and not (expression is _IN_OBJECT and "loss" in lower):
         return found
-    for match in expression.finditer(line):
+    matches = [*expression.finditer(line)]
+    if expression is _IN_OBJECT and not any(_IN_NAME.search(match[1]) for match in matches):
+        return found
+    for match in matches:
         if expression is _IN_OBJECT or not _SETTING.search(match[1]):
             _take(found, match[1], match[2])
         if len(found) == _MOST:
