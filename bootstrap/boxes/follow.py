@@ -21,6 +21,7 @@ from bootstrap.link.exchange import (
 from bootstrap.link.query import AskedBox, BoxRedaction, ask, build_query
 from bootstrap.link.reconnecting import Backoff, ReconnectingLink
 from bootstrap.link.wire import LinkLost, NoAnswer, Stream, Wire
+from bootstrap.onbox.python.lacking import advice
 from bootstrap.sanitize import sanitize
 from bootstrap.steps.events import Event, EventLines
 from bootstrap.value import dataclass
@@ -240,7 +241,7 @@ def waits_for_output(name: str) -> str:
     )
 
 
-def raise_if_failed(run: Run, box: str) -> None:
+def raise_if_failed(run: Run, box: str, lines: Sequence[str]) -> None:
     """Raise TrainingFailedError if a run that just started failed: by its exit code, or killed."""
     if run.rc or run.failed:
         raise TrainingFailedError(
@@ -248,8 +249,13 @@ def raise_if_failed(run: Run, box: str) -> None:
             if run.ended or not run.rc
             else f"the command ended with exit code {run.rc}.",
             where=run.name,
-            hint=f"Its log: boxstrap logs --host {box} --run {run.name}",
+            hint=hint_with_log(lines, f"boxstrap logs --host {box} --run {run.name}"),
         )
+
+
+def hint_with_log(lines: Sequence[str], log: str) -> str:
+    """Return what to do about what a run that just failed said, and the command for its log."""
+    return "\n".join(filter(None, (advice("\n".join(lines)), f"Its log: {log}")))
 
 
 def first_output(answer: bytes) -> FirstOutput:

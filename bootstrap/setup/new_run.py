@@ -60,7 +60,7 @@ class StartedRun(Document):
 
     def raise_for_status(self) -> None:
         """Raise TrainingFailedError if it failed immediately."""
-        follow.raise_if_failed(self.run, self.box)
+        follow.raise_if_failed(self.run, self.box, self.first_lines)
 
 
 def start_run(request: SetupRequest, screen: Screen, show: Show) -> StartedRun:
@@ -336,7 +336,7 @@ class ResumedRun(Document):
 
     def raise_for_status(self) -> None:
         """Raise TrainingFailedError if it failed immediately."""
-        follow.raise_if_failed(self.run, self.box)
+        follow.raise_if_failed(self.run, self.box, self.first_lines)
 
 
 def resume_run(

@@ -6,6 +6,7 @@ import posixpath
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from bootstrap.boxes.follow import hint_with_log
 from bootstrap.boxes.run import Run
 from bootstrap.boxes.run_details import results_in_the_way
 from bootstrap.errors import (
@@ -137,7 +138,8 @@ class SetupResult(Document):
             raise TrainingFailedError(
                 f"the training {how}.",
                 where=self.run.name,
-                hint=f"Its log: boxstrap logs --host {self.box}\n{self._how_to_go_on(self.run)}",
+                hint=f"{hint_with_log(self.first_lines, f'boxstrap logs --host {self.box}')}\n"
+                f"{self._how_to_go_on(self.run)}",
             )
 
     def _how_to_go_on(self, run: Run) -> str:

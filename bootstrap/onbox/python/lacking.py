@@ -99,6 +99,9 @@ _LACKS = (
     r"|(?i:\b(cmake|ninja|swig)\b[\w ]{0,20} (?:must be installed|is not installed|not found))"
 )
 
+_NO_PROGRAM = r"\\r.?: No such file|\^M: bad interpreter|cannot execute: required file not found"
+"""Of a script whose first line (`#!`) names no program that is there, as bash and env say it."""
+
 
 def lacking(text: str) -> tuple[str, str] | None:
     """Return what the box lacks by the last line of `text` that says so, and its package."""
@@ -111,10 +114,13 @@ def lacking(text: str) -> tuple[str, str] | None:
 
 
 def advice(text: str) -> str:
-    """Return what to do about what the box lacks; "" where `text` doesn't say so."""
+    """Return what to do about what the box lacks, or a script's CRLF; "" where `text` doesn't say
+    so."""
     found = lacking(text)
     if not found:
-        return ""
+        why = "The script's first line ends in CRLF, as of Windows, or names what the box lacks"
+        mend = "sed -i 's/\\r$//' FILE makes it LF"
+        return f"{why}: {mend}" if re.search(_NO_PROGRAM, text) else ""
     return f"The box lacks {found[0]}: Debian's {found[1]} brings it (packages: [{found[1]}])"
 
 

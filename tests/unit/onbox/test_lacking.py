@@ -47,6 +47,19 @@ def test_setup_names_the_tool_or_header_that_a_failed_package_build_lacks(
     )
 
 
+@pytest.mark.parametrize("first_line", ["#!/usr/bin/env bash", "#!/bin/bash"])
+def test_a_script_with_crlf_in_its_first_line_is_told_what_is_wrong_with_it(
+    tmp_path: Path, first_line: str
+) -> None:
+    script = tmp_path / "go.sh"
+    script.write_text(f"{first_line}\r\ntrue\r\n", newline="")
+    script.chmod(0o755)
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    assert "ends in CRLF" in advice(done.stderr)
+    said = "bash: ./go.sh: /bin/bash^M: bad interpreter: No such file or directory"  # an older bash
+    assert advice(said) == advice(done.stderr)
+
+
 def test_setup_finds_shared_libraries_that_a_package_needs_and_a_box_lacks(tmp_path: Path) -> None:
     site, other = tmp_path / "site", tmp_path / "other"
     for folder in (site / "cv2", other):
