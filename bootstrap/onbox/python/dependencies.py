@@ -27,9 +27,7 @@ def await_dependencies(home: str, setup: str, rows: Sequence[str]) -> None:
         client = Client(setup)
         while not os.path.isfile(f"{setup}/dependencies"):
             if not client.may_send("dependencies"):
-                never = "a private dependency never arrived"
-                advice = "run the same command again: it continues here"
-                raise StepError("dependency-missing", never, advice)
+                raise StepError("dependency-missing", "a private dependency never arrived")
             time.sleep(0.1)
     _lead_git(home, split)
 

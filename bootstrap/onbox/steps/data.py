@@ -120,9 +120,9 @@ class DataStep(BoxStep):
         client, setup = Client(self.setup.folder), RunFolder(self.setup.folder)
         while not setup.has("data.sent"):
             if not client.may_send("data"):
-                never = "the data to be sent from your machine never arrived"
-                again = "run the same command again: it continues here"
-                raise StepError("data-missing", never, again)
+                raise StepError(
+                    "data-missing", "the data to be sent from your machine never arrived"
+                )
             time.sleep(0.1)
         if setup.first("data.sent") != "all":
             why = "boxstrap on your machine says why"

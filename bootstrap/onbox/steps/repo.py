@@ -99,9 +99,7 @@ class RepoStep(BoxStep):
                 code = "".join(lines_of(f"{store}.refused")[:1])
                 raise StepError(code, f"git could not store commit {wanted.snapshot} here")
             if not may_come:
-                never = f"commit {wanted.commit[:12]} never arrived"
-                again = "run the same command again: it continues here"
-                raise StepError("commit-missing", never, again)
+                raise StepError("commit-missing", f"commit {wanted.commit[:12]} never arrived")
             sleep(0.05)
 
     def _fetch(self) -> None:
