@@ -112,7 +112,7 @@ def init(call: Call) -> None:
         raise write_error(file, error) from None
     remarks = [*notes(facts), *lacking]
     lines = [
-        f"written: {file}",
+        f"written: {file}" + " (over the one that init wrote, unchanged since)" * (mode == "w"),
         *remarks,
         "Read it through, then: boxstrap setup --host …, or boxstrap up",
     ]

@@ -103,12 +103,13 @@ def test_init_names_notebook_imports_that_no_requirement_names(here):
         {"cell_type": "markdown", "source": ["import nothing"]},
         {"cell_type": "code", "source": lines},
         {"cell_type": "code", "source": "import cv2\nimport torch.nn as nn"},
+        {"cell_type": "code", "source": "import mpl_toolkits.mplot3d\nimport progressbar"},
     ]
     (here / "mine.py").write_text("")
     (here / "notebooks").mkdir()
     (here / "notebooks/look.ipynb").write_text(json.dumps({"cells": cells}))
     (here / "odd.ipynb").write_text('{"cells": 7}')
-    (here / "requirements.txt").write_text("# pandas\nscikit_learn>=1\n")
+    (here / "requirements.txt").write_text("# pandas\nscikit_learn>=1\nmatplotlib\nprogressbar33\n")
     (here / "pyproject.toml").write_text('[project]\nname = "x"\ndependencies = ["torch>=2"]\n')
     assert notes(inspect_repository(here)) == [
         "no training script was found: `train` in the profile says what runs",

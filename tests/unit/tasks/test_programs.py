@@ -308,6 +308,7 @@ def test_init_takes_the_likelier_training_script_unless_option_command_gives_one
     # As its notes advise: nobody has touched the file since.
     done = user.run("init", "--command", "python train_bc.py --epochs 3").must(0)
     assert "may be" not in done.out
+    assert "boxstrap.yaml (over the one that init wrote, unchanged since)\n" in done.out
     assert 'command: "python train_bc.py --epochs 3"    # as you said' in profile.read_text()
     assert "packages: [torch]    # train_bc.py imports it" in profile.read_text()
     refused = user.run("init", "--command", "a\nb").must(2)
