@@ -36,7 +36,7 @@ _IN_NAME = re.compile(
     "(?i:loss|accuracy|perplexity|reward|score)"
     rf"|(?:(?<![A-Za-z])|(?=[A-Z])|(?=acc))(?i:{WORDS})(?![a-z])"
 )
-"""In a name of an object: `valAcc`, no `access` and no `power`."""
+"""Makes a metric of a name in an object: in "valAcc", but not in "access" and "power"."""
 _STEP = {
     "step": re.compile(
         r"(?<![A-Za-z])(?:global_?)?(?:step|iter|iteration)s?[\"']?[ :=#\[]{0,4}(\d{1,15})", re.I
