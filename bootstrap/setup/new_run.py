@@ -207,6 +207,7 @@ class _Beginning:
         return follow.first_output(stream.rest(b"\n") + b"\n" + stream.rest())
 
     def _say_started(self, name: str) -> None:
+        self._screen.begun_run = name
         if self._wish.queue or not self._wait_s:
             return
         self._screen.say(follow.waits_for_output(name))
@@ -347,6 +348,7 @@ def resume_run(
     with BoxLogin.open(options, screen) as box:
         old = box.runs(name)[0]
         run = _begun(box, old, wait_s, overwrite=overwrite)
+        screen.begun_run = run.name
         screen.say(follow.waits_for_output(run.name))
         output = box.ask(partial(follow.watch_beginning, run=run))
         return ResumedRun(

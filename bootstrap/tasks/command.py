@@ -283,6 +283,10 @@ def _end(body: Callable[[Call], None], call: Call, interrupted: str) -> End:
         head, said = _INTERRUPTED_WORDS, interrupted.format(again=again, host=_same_host(call))
         if call._screen and not call._screen.has_begun:
             head, said = "\ninterrupted here.", "Nothing began on the box."
+        elif call._screen and (begun := call._screen.begun_run):
+            which = f"--run {begun}{_same_host(call)}"
+            follow, end = f"boxstrap logs -f {which}", f"boxstrap stop {which}"
+            said = f"{begun} goes on. To follow it: {follow}; to end it: {end}"
         _close(call, KeyboardInterrupt(said))
         return End(INTERRUPTED, f"{head}\n{said}".rstrip())
     except BrokenPipeError:

@@ -400,6 +400,7 @@ def logs(call: Call) -> None:
     Option("sweep", "Instead, all cells of this sweep side by side: its file, or its name."),
     Option("metric", "The metric by which several runs, or the cells of a sweep, are compared."),
     changes=(),
+    interrupted="To make it: {again}",
     takes_all=True,
 )
 def report(call: Call) -> None:
@@ -526,6 +527,7 @@ def given_command(arguments: Sequence[str]) -> list[str]:
     RUN,
     Option("all_", "All runs that live or wait on the box, of whichever repository.", False),
     Option("setup", "Cancel the setup at work instead.", False),
+    interrupted="To stop it, or to see that it has ended: {again}",
 )
 def stop(call: Call) -> None:
     """End a run (or, with --setup, a setup). The box keeps running, and still costs money.

@@ -28,6 +28,8 @@ class Reporter:
     """Dollars an hour that the box costs; set once it is known."""
     has_begun = True
     """Whether what the command does on the box may have begun."""
+    begun_run = ""
+    """The run that the command began, once it is known."""
 
     def plan(self, steps: Sequence[str]) -> None:
         """Take the planned steps, in the order in which they are shown."""

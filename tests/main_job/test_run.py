@@ -210,7 +210,7 @@ def test_ctrl_c_while_run_waits_for_first_lines_leaves_the_run_running(here: Run
     going.interrupt()
     said = going.end().must(130).err
     assert "interrupted here; the box continues" in said
-    assert "Whether it began: boxstrap status --host local" in said
+    assert "silent-1 goes on. To follow it: boxstrap logs -f --run silent-1 --host local; " in said
     assert here.states()["silent-1"] == "running"
     here.stop()
     assert here.states()["silent-1"] == "finished"

@@ -333,13 +333,25 @@ def test_an_internal_error_exits_with_1_and_a_crash_report_without_traceback(at:
     assert as_json["exit"] == 1
 
 
-def test_ctrl_c_while_setup_connects_exits_with_130_and_says_that_nothing_began(at: User) -> None:
+@pytest.mark.parametrize(
+    ("task", "said"),
+    [
+        ("setup", "interrupted here.\nNothing began on the box.\n"),
+        (
+            "stop",
+            "To stop it, or to see that it has ended: boxstrap stop --host root@203.0.113.1\n",
+        ),
+        ("report", "To make it: boxstrap report --host root@203.0.113.1\n"),
+    ],
+)
+def test_ctrl_c_while_a_command_connects_exits_with_130_and_says_what_began_or_how_to_go_on(
+    task: str, said: str, at: User
+) -> None:
     """While waiting for a host that doesn't answer."""
-    going = at.begin("setup", "--profile", "ssh", "--host", "root@203.0.113.1")
+    going = at.begin(task, "--host", "root@203.0.113.1")
     time.sleep(1.5)
     going.interrupt()
-    done = going.end().must(130)
-    assert done.err.endswith("interrupted here.\nNothing began on the box.\n")
+    assert going.end().must(130).err.endswith(said)
 
 
 def test_ctrl_c_while_a_command_cleans_up_exits_with_130(at: User) -> None:
