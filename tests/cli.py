@@ -31,11 +31,12 @@ print("step 1 loss 0.5", os.environ.get("GREETING", "-"), flush=True)
 time.sleep(float(os.environ.get("LINGER", "0")))
 print("step 2 loss 0.4", flush=True)
 """
-PROFILE = """\
-version: 1
-gpu: {require: false}
-train: {command: python train.py}
-"""
+NO_GPU = "version: 1\ngpu: {require: false}\n"
+PROFILE = NO_GPU + "train: {command: python train.py}\n"
+LONG = PROFILE + 'env: {LINGER: "600"}\n'
+RESULTS = NO_GPU + "train: {command: python train.py, results: [out/]}\n"
+OWN_MACHINE = "version: 1\nextends: local\nbox: {workdir: ~/work}\n"
+"""How profiles of tests begin: for a box without a GPU, and for this machine as the box."""
 
 
 _MAKING = threading.Lock()

@@ -8,12 +8,11 @@ import time
 import pytest
 
 from tests.boxes.startup import BOX_ID
-from tests.cli import Completed, Running, UserRepository
+from tests.cli import RESULTS, Completed, Running, UserRepository
 from tests.faults.kills import kill_power
 from tests.faults.plugin import Faults
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
-from tests.main_job.test_down import PROFILE
 from tests.providers.accounts import SimulatedAccount, SimulatedBox
 
 pytestmark = pytest.mark.boxes
@@ -77,7 +76,7 @@ def test_down_killed_at_random_moments_destroys_the_box_once_with_all_results_at
         user.env |= account.environment()
         account.boxes = [SimulatedBox(BOX_ID, address=box.address, port=box.port)]
         account.destroyed.clear()
-        repository = user.repository(f"work{number}", boxstrap__yaml=PROFILE, train__py=TRAIN)
+        repository = user.repository(f"work{number}", boxstrap__yaml=RESULTS, train__py=TRAIN)
         rented.run("setup", "--name", "gpu").must(0)
         rented.as_user(f"cd {rented.tree} && echo '# more' >>train.py && echo new >notes.txt")
         mine = repository.root / "boxstrap-results/gpu/train-1/out/mine.txt"

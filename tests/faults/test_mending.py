@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.boxes import Rig
-from tests.cli import User, UserRepository
+from tests.cli import PROFILE, User, UserRepository
 from tests.faults.plugin import Faults
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
@@ -18,14 +18,9 @@ from tests.waiting import wait_until
 pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGgsEHGhQK0YcNq5xfbNNBOrtLRuJjb3CtQcYXXCSmnF laptop"
-PROFILE = """\
-version: 1
-gpu: {require: false}
-ssh: {authorized_keys: [~/laptop.pub]}
-train: {command: python train.py}
-"""
+KEYED = PROFILE + "ssh: {authorized_keys: [~/laptop.pub]}\n"
 NOTES = "".join(f"line {number} of the notes\n" for number in range(200))
-FILES = {"boxstrap__yaml": PROFILE, "requirements__txt": "iniconfig>=2\nsix\n", "notes__txt": NOTES}
+FILES = {"boxstrap__yaml": KEYED, "requirements__txt": "iniconfig>=2\nsix\n", "notes__txt": NOTES}
 STORE = "/workspace/.boxstrap/store/*.git"
 TREE = "/workspace/homework"
 PACKAGES = f"{TREE}/.venv/lib/python3*/site-packages"

@@ -12,6 +12,7 @@ import pytest
 
 from tests.boxes import RigBox
 from tests.boxes.metadata_server import MetadataServer
+from tests.cli import NO_GPU
 from tests.faults.plugin import Faults
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
@@ -19,11 +20,7 @@ from tests.waiting import slowness, wait_until
 
 pytestmark = pytest.mark.boxes
 
-PROFILE = """\
-version: 1
-gpu: {require: false}
-train: {command: python train.py, results: [out/], grace: 600}
-"""
+PROFILE = NO_GPU + "train: {command: python train.py, results: [out/], grace: 600}\n"
 TRAIN = """\
 import signal, sys, time
 from pathlib import Path

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.cli import Running
+from tests.cli import NO_GPU, Running
 from tests.faults.plugin import Faults
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
@@ -29,9 +29,7 @@ until [ -e /dev/shm/open ] || [ -e "/dev/shm/open-$1" ]; do sleep 0.1; done
 echo "end $1" >>/journal
 exit "$2"
 """
-PROFILE = (
-    "version: 1\ngpu: {require: false}\ntrain: {command: bash job.sh first 0, resume: 'true'}\n"
-)
+PROFILE = NO_GPU + "train: {command: bash job.sh first 0, resume: 'true'}\n"
 ENDS = {0, 3, 5, 7, 10, -9}  # 10: what the fault killed was over before its first line
 """Exit codes of a `run` whose box, link, disk space or own process was lost."""
 WITHOUT_TMUX = ("without tmux",)

@@ -4,7 +4,7 @@ import json
 import time
 from collections.abc import Callable
 
-from tests.cli import UserRepository
+from tests.cli import LONG, UserRepository
 from tests.main_job.own_backend import PROJECT, backend
 from tests.main_job.rented import Rented
 from tests.waiting import PATIENCE_S, wait_until
@@ -17,12 +17,6 @@ limit = time.time() + 60
 while not os.path.exists("/tmp/go-on") and time.time() < limit:
     time.sleep(0.1)
 return write_wheel(folder, "slow.py", "")
-"""
-LONG = """\
-version: 1
-gpu: {require: false}
-env: {LINGER: "600"}
-train: {command: python train.py}
 """
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli import PROFILE, Completed
+from tests.cli import LONG, PROFILE, Completed
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 
@@ -12,14 +12,6 @@ pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 
 # A setup with nothing to do must not import these: each takes some hundredths of a second.
 NOT_NEEDED = {"pydantic", "git", "jinja2", "rich"}
-LONG = """\
-version: 1
-gpu: {require: false}
-env: {LINGER: "600"}
-train: {command: python train.py}
-"""
-
-
 # Notes that it was started, and becomes the program that is meant.
 NOTED = """\
 #!/bin/sh

@@ -7,16 +7,12 @@ import shutil
 import pytest
 
 from tests.boxes.startup import BOX_ID
+from tests.cli import RESULTS
 from tests.main_job.conftest import Rent
 from tests.providers.accounts import SimulatedAccount, SimulatedBox
 
 pytestmark = pytest.mark.boxes
 
-PROFILE = """\
-version: 1
-gpu: {require: false}
-train: {command: python train.py, results: [out/]}
-"""
 TRAIN = """\
 import os
 os.makedirs("out", exist_ok=True)
@@ -34,7 +30,7 @@ def test_down_exits_with_9_while_work_would_be_lost_and_destroys_the_box_once_al
     user.env["BOXSTRAP_SSH_CONFIG"] = str(user.home / ".ssh/config")
     other = SimulatedBox("78", address="10.9.9.9")
     account.boxes = [SimulatedBox(BOX_ID, address=box.address, port=box.port), other]
-    repository = user.repository(boxstrap__yaml=PROFILE, train__py=TRAIN)
+    repository = user.repository(boxstrap__yaml=RESULTS, train__py=TRAIN)
     rented.run("setup", "--name", "gpu").must(0)
     rented.run("wait").must(0)
     tree = rented.tree

@@ -6,18 +6,13 @@ import time
 
 import pytest
 
-from tests.cli import Completed
+from tests.cli import RESULTS, Completed
 from tests.main_job.conftest import Rent
 from tests.providers.accounts import KEY, SimulatedBox, SimulatedClock, simulated
 from tests.providers.renting_world import offers_at
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
-RESULTS = """\
-version: 1
-gpu: {require: false}
-train: {command: python train.py, results: [out/]}
-"""
 TRAIN = 'print("0.4", file=open("out/result", "w"))\n'
 ENDS_WELL = """\
 import signal, sys, time

@@ -5,18 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli import User
+from tests.cli import LONG, User
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 
 pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 
-LONG = """\
-version: 1
-gpu: {require: false}
-env: {LINGER: "600"}
-train: {command: python train.py}
-"""
 URL = "https://example.org/me/homework.git"
 
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.cli import User
+from tests.cli import OWN_MACHINE, User
 from tests.main_job.conftest import Rent
 from tests.plain_environment import HERE
 from tests.used_here import seem_set_up
@@ -24,9 +24,7 @@ HEAVY = (
 
 
 EXAMPLE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-PROFILE = (
-    "version: 1\nextends: local\nbox: {workdir: ~/work}\ntrain: {command: %s, results: [out/]}\n"
-)
+PROFILE = OWN_MACHINE + "train: {command: %s, results: [out/]}\n"
 TRAIN = """\
 from pathlib import Path
 

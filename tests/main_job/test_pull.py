@@ -13,16 +13,11 @@ from typing import Any
 
 import pytest
 
-from tests.cli import User, UserRepository
+from tests.cli import OWN_MACHINE, User, UserRepository
 from tests.used_here import seem_set_up
 from tests.waiting import slowness, wait_until
 
-PROFILE = """\
-version: 1
-extends: local
-box: {workdir: ~/work}
-train: {command: python train.py, results: [out/, model.pt]}
-"""
+PROFILE = OWN_MACHINE + "train: {command: python train.py, results: [out/, model.pt]}\n"
 TRAIN = """\
 import os, time
 from pathlib import Path

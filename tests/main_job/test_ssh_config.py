@@ -10,6 +10,7 @@ import pytest
 
 from tests.boxes import Rig
 from tests.boxes.ports import free_port
+from tests.cli import PROFILE
 from tests.main_job.rented import Rented
 from tests.main_job.settled import Settled
 from tests.main_job.socks import ask, connect, fetch
@@ -19,13 +20,7 @@ from tests.sshd import start_agent
 pytestmark = pytest.mark.boxes
 
 OWN = "# mine\nHost github.com\n\tUser git\n\nHost *\n\tForwardAgent yes\n\tRemoteCommand tmux"
-PROFILE = """\
-version: 1
-gpu: {require: false}
-env: {GREETING: hello}
-secrets: [WANDB_API_KEY]
-train: {command: python train.py}
-"""
+SET = "env: {GREETING: hello}\nsecrets: [WANDB_API_KEY]\n"
 # As Remote-SSH does: a script on standard input that leaves a server running.
 SERVER = """\
 echo "start of script"
@@ -54,7 +49,7 @@ def rented(mirror_rig: Rig, shared_folder: Path) -> Iterator[Rented]:
     user.env["BOXSTRAP_KEEP_OPEN"] = "2m"
     user.ssh_config.parent.mkdir(mode=0o700)
     user.ssh_config.write_text(OWN)
-    user.repository(boxstrap__yaml=PROFILE)
+    user.repository(boxstrap__yaml=PROFILE + SET)
     user.agree()
     box = start_used(mirror_rig, "vast", shared_folder)
     rented = Rented(user, box)

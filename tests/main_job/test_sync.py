@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli import Running, User, UserRepository
+from tests.cli import OWN_MACHINE, Running, User, UserRepository
 from tests.faults.plugin import Faults
 from tests.run_states import identity
 from tests.unit.repo.repositories import listing
@@ -28,11 +28,6 @@ from tests.waiting import wait_until
 
 pytestmark = pytest.mark.sampled(of="module")
 
-PROFILE = """\
-version: 1
-extends: local
-box: {workdir: ~/work}
-"""
 TO_LOCAL = ("--host", "local")
 
 
@@ -65,7 +60,7 @@ class Twin:
 def twin(tmp_path_factory: pytest.TempPathFactory) -> Twin:
     user = seem_set_up(User(tmp_path_factory.mktemp("sync") / "home"))
     files = {"keep.txt": "kept\n", "gone.txt": "x\n", ".gitignore": "out/\n*.log\n"}
-    repository = user.repository(boxstrap__yaml=PROFILE, **{"a": "a\n"})
+    repository = user.repository(boxstrap__yaml=OWN_MACHINE, **{"a": "a\n"})
     repository.commit(files)
     user.run("setup", *TO_LOCAL).must(0)
     return Twin(user, repository, user.home / "work/homework")
@@ -208,7 +203,7 @@ def test_sync_back_brings_commits_made_on_the_box_home_as_refs(twin: Twin) -> No
 def with_submodule(tmp_path_factory: pytest.TempPathFactory) -> Twin:
     """One whose submodule `my lib` has a name that a shell splits, and one inside it."""
     user = seem_set_up(User(tmp_path_factory.mktemp("submodules") / "home"))
-    repository = user.repository(boxstrap__yaml=PROFILE, a="a\n")
+    repository = user.repository(boxstrap__yaml=OWN_MACHINE, a="a\n")
     inner, deep = user.repository("inner", b="b\n"), user.repository("deep", c="c\n")
     add = ("-c", "protocol.file.allow=always", "submodule", "--quiet", "add")
     inner.git(*add, str(deep.root), "deep")
@@ -302,7 +297,7 @@ def test_sync_and_run_during_a_setup_of_the_box_say_that_they_wait(
 def test_sync_during_the_repositorys_first_setup_waits_for_it_wherever_that_is(
     user: User, twin: Twin
 ) -> None:
-    repository = seem_set_up(user).repository(boxstrap__yaml=PROFILE)
+    repository = seem_set_up(user).repository(boxstrap__yaml=OWN_MACHINE)
     slow = f"prepare=[\"until test -e '{user.home}/go'; do sleep 0.1; done\"]"
     setup = user.begin("setup", "--restart", *TO_LOCAL, "--set", slow)
     setup.await_said(" prepare    start")

@@ -5,19 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli import User, UserRepository
+from tests.cli import OWN_MACHINE, User, UserRepository
 from tests.faults.plugin import Faults
 from tests.main_job.conftest import Rent
 from tests.used_here import seem_set_up
 
 pytestmark = pytest.mark.sampled(of="module")
 
-PROFILE = """\
-version: 1
-extends: local
-box: {workdir: ~/work}
-train: {command: python train.py}
-"""
+PROFILE = OWN_MACHINE + "train: {command: python train.py}\n"
 URL = "https://example.org/me/homework.git"
 UPSTREAM = "https://example.org/them/homework.git"
 

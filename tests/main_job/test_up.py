@@ -13,7 +13,7 @@ import pytest
 
 from bootstrap.providers.azure import LONGEST_HOLD_S
 from bootstrap.sizes import dollars
-from tests.cli import Completed, User
+from tests.cli import RESULTS, Completed, User
 from tests.main_job.conftest import Card, Rent
 from tests.main_job.rented import Rented
 from tests.nvml import scenarios
@@ -27,11 +27,6 @@ from tests.providers.accounts import (
 from tests.providers.renting_world import offers_at
 
 pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
-RESULTS = """\
-version: 1
-gpu: {require: false}
-train: {command: python train.py, results: [out/]}
-"""
 NODES = RESULTS.replace("train.py", "reduce.py 1").replace("[out/]", "[out/], nodes: 2")
 TRAIN = 'print("0.4", file=open("out/result", "w"))\n'
 

@@ -8,11 +8,6 @@ from tests.main_job.rented import Rented
 
 pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 
-PROFILE = """\
-version: 1
-gpu: {require: false}
-train: {command: python train.py}
-"""
 # In their own sessions: a child, an orphan, one without our mark, one that ignores SIGTERM.
 SCATTERED = """\
 import os, subprocess, sys, time
@@ -38,7 +33,7 @@ def test_stop_also_ends_processes_of_a_run_that_detached_into_their_own_unix_ses
 ) -> None:
     with faults.attempt("processes of a run in sessions of their own", kind):
         rented = rent(kind, used=kind == "vast")
-        rented.user.repository(boxstrap__yaml=PROFILE, train__py=SCATTERED)
+        rented.user.repository(train__py=SCATTERED)
         begun = rented.run("setup").must(0)
         # Only commands that work there are recommended: without tmux, no `attach`.
         assert ("boxstrap attach" in begun.out) == (kind == "vast")
@@ -58,7 +53,7 @@ def test_stop_ends_processes_left_by_a_finished_run_and_all_in_a_live_runs_cgrou
     rented = rent("vast", used=True)
     begin = "subprocess.Popen(['sleep', '700.2'], start_new_session=True)"
     train = f"import subprocess\n{begin}\nprint('step 1')\n"
-    repository = rented.user.repository(boxstrap__yaml=PROFILE, train__py=train)
+    repository = rented.user.repository(train__py=train)
     rented.run("setup").must(0)
     assert "finished; 1 of its processes live on" in rented.run("status").must(0).out
     assert rented.run("stop", "--json").must(0).json()["stopped"] == ["train-1"]
@@ -82,7 +77,7 @@ def test_stop_names_a_process_of_a_run_that_it_could_not_end(rent: Rent) -> None
     rented = rent("lambda")
     root = "['sudo', '-n', 'setsid', 'sh', '-c', 'trap : TERM HUP; while :; do sleep 700.2; done']"
     train = f"import subprocess, time\nsubprocess.Popen({root})\nprint('step 1', flush=True)\n"
-    rented.user.repository(boxstrap__yaml=PROFILE, train__py=f"{train}time.sleep(600)\n")
+    rented.user.repository(train__py=f"{train}time.sleep(600)\n")
     rented.run("setup").must(0)
     for _ in range(2):  # the second stop does not report it as ended either
         stopped = rented.run("stop", "--json").must(7).json()

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from tests.cli import User
+from tests.cli import OWN_MACHINE, User
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 from tests.unit.repo.repositories import SampleRepository, listing
@@ -13,12 +13,7 @@ from tests.unit.repo.standing import placed, standing
 from tests.unit.repo.states import FILES, STATES, sparse
 from tests.used_here import seem_set_up
 
-PROFILE = """\
-version: 1
-extends: local
-box: {workdir: ~/work}
-python: {requirements: []}
-"""
+PROFILE = OWN_MACHINE + "python: {requirements: []}\n"
 
 
 @pytest.fixture

@@ -14,18 +14,13 @@ from typing import Any
 
 import pytest
 
-from tests.cli import Completed, User, UserRepository
+from tests.cli import OWN_MACHINE, Completed, User, UserRepository
 from tests.unit.transfer.boxes import held
 from tests.used_here import seem_set_up
 
 pytestmark = [pytest.mark.slow, pytest.mark.sampled(of="module")]
 
-PROFILE = """\
-version: 1
-extends: local
-box: {workdir: ~/work}
-train: {command: python train.py, results: [out/]}
-"""
+PROFILE = OWN_MACHINE + "train: {command: python train.py, results: [out/]}\n"
 TRAIN = """\
 from pathlib import Path
 
