@@ -25,6 +25,7 @@ def test_init_writes_the_expected_profile_and_notes_for_each_repository(
     write_files(parts, here)
     facts = replace(
         inspect_repository(here, command=said.get("command", "")),
+        url=said.get("url"),
         last_commit=said.get("last commit", ""),
     )
     text = write_profile(facts)

@@ -6,7 +6,7 @@ import pytest
 
 from bootstrap.profile.load import read_profile
 from bootstrap.profile.scaffold import notes, write_profile
-from bootstrap.profile.survey import declared, files, scripts
+from bootstrap.profile.survey import declared, files
 from bootstrap.profile.survey.facts import inspect_repository, look_where_you_stand
 
 LEARNS = "import torch\nif __name__ == '__main__':\n    optimizer = 1\n"
@@ -36,27 +36,6 @@ def test_init_reads_yaml_with_a_here_document_and_a_merge_key(tmp_path: Path) ->
     file.write_text("run: |\n  cat <<EOF\nbase: &base {a: 1}\nmore: {<<: *base, b: 2}\n")
     read = files.yaml(file)
     assert (read["run"], read["more"]) == ("cat <<EOF\n", {"<<": {"a": 1}, "b": 2})
-
-
-def test_init_does_not_require_packages_whose_import_may_fail_or_is_for_types(here: Path) -> None:
-    (here / "train.py").write_text(
-        "try:\n    import wandb\nexcept ImportError:\n    wandb = None\n"
-        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import pandas\n"
-        "def main():\n    import torch\n    from .beside import x\n"
-    )
-    (here / "beside.py").write_text("import numpy\ndef later():\n    import scipy\n")
-    (here / "numpy.txt").write_text("")
-    found = scripts.imported(here, "train.py")
-    assert found.packages == {"torch": "train.py", "numpy": "beside.py"}
-    assert found.unknown == {}
-
-
-def test_init_requires_the_imported_package_wandb_despite_a_folder_wandb(here: Path) -> None:
-    (here / "wandb").mkdir()
-    (here / "train.py").write_text("import wandb\nimport einx\n")
-    (here / "einx").mkdir()
-    found = scripts.imported(here, "train.py")
-    assert (found.packages, found.unknown) == ({"wandb": "train.py"}, {})
 
 
 LONG = "x" * 300  # no file can be called so
@@ -108,14 +87,3 @@ def test_a_requirements_file_is_read_together_with_the_files_it_includes(here: P
     (here / "a/c.txt").write_text("y[z]>=2; python_version > '3'\n")
     found = declared.with_includes(here, "a/r.txt")
     assert declared.names(found.requirements) == {"x", "y"}
-
-
-@pytest.mark.parametrize(
-    ("asked", "example"), [(">=3.8,<3.11", "3.10"), (">=3.12", "3.12"), ("", "3.11")]
-)
-def test_init_writes_as_example_a_python_version_that_the_project_accepts(
-    here: Path, asked: str, example: str
-) -> None:
-    requires = f"requires-python = '{asked}'\n" if asked else ""
-    (here / "pyproject.toml").write_text("[project]\nname = 'x'\n" + requires)
-    assert f'# version: "{example}"' in write_profile(inspect_repository(here))
