@@ -4,27 +4,22 @@
 first part gives to all; `---- = profile` and others hold what is expected.
 """
 
-from __future__ import annotations
-
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.cases import parts_of, read_cases
+
 FOLDER = Path(__file__).parent / "unit/profile/repositories"
-
-
-def _parts(text: str) -> dict[str, str]:
-    found = re.split(r"^---- (.*)\n", text + "\n", flags=re.MULTILINE)[1:]
-    return dict(zip(found[::2], found[1::2], strict=True))
 
 
 def read_repositories(pattern: str = "*") -> dict[str, dict[str, str]]:
     """Return the parts of each, by its file's name and its own."""
     found = {}
     for file in sorted(FOLDER.glob(f"{pattern}.txt")):
-        usual, *rest = re.split(r"^==== (.*)\n", file.read_text(), flags=re.MULTILINE)
-        for name, text in zip(rest[::2], rest[1::2], strict=True):
-            found[f"{file.stem}: {name}"] = {**_parts(usual), **_parts(text)}
+        (_, usual), *cases = read_cases(file)
+        for name, text in cases:
+            found[f"{file.stem}: {name}"] = {**parts_of(usual), **parts_of(text)}
+            del found[f"{file.stem}: {name}"][""]
     return found
 
 

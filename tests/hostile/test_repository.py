@@ -20,68 +20,33 @@ pytestmark = pytest.mark.sampled(of="module")
 
 # Each key by which git runs a program or finds one. `{trap}` is a program, `{folder}` has one for
 # each hook.
+PROGRAMS = """
+    browser.trap.cmd browser.trap.path core.alternateRefsCommand core.askPass core.editor
+    core.fsmonitor core.gitProxy core.pager core.sshCommand diff.external diff.trap.command
+    diff.trap.textconv difftool.trap.cmd difftool.trap.path filter.trap.clean
+    filter.trap.process filter.trap.smudge gpg.openpgp.program gpg.program
+    gpg.ssh.defaultKeyCommand gpg.ssh.program guitool.trap.cmd hook.trap.command
+    instaweb.browser interactive.diffFilter man.trap.cmd man.trap.path merge.trap.driver
+    mergetool.trap.cmd mergetool.trap.path pager.config pager.rev-list pager.status
+    remote.origin.receivepack remote.origin.uploadpack sendemail.ccCmd sendemail.tocmd
+    sequence.editor trailer.trap.cmd trailer.trap.command uploadpack.packObjectsHook
+"""
+BY_A_SHELL = """
+    alias.config alias.frobnicate credential.helper credential.https://github.com.helper
+    submodule.trap.update
+"""
 KEYS = {
-    "alias.config": "!{trap}",
-    "alias.frobnicate": "!{trap}",
-    "browser.trap.cmd": "{trap}",
-    "browser.trap.path": "{trap}",
-    "core.alternateRefsCommand": "{trap}",
-    "core.askPass": "{trap}",
-    "core.editor": "{trap}",
-    "core.fsmonitor": "{trap}",
-    "core.gitProxy": "{trap}",
-    "core.hooksPath": "{folder}",
-    "core.pager": "{trap}",
-    "core.sshCommand": "{trap}",
-    "credential.helper": "!{trap}",
-    "credential.https://github.com.helper": "!{trap}",
-    "diff.external": "{trap}",
-    "diff.tool": "trap",
-    "diff.trap.command": "{trap}",
-    "diff.trap.textconv": "{trap}",
-    "difftool.trap.cmd": "{trap}",
-    "difftool.trap.path": "{trap}",
-    "filter.trap.clean": "{trap}",
-    "filter.trap.process": "{trap}",
-    "filter.trap.required": "true",
-    "filter.trap.smudge": "{trap}",
-    "gpg.openpgp.program": "{trap}",
-    "gpg.program": "{trap}",
-    "gpg.ssh.defaultKeyCommand": "{trap}",
-    "gpg.ssh.program": "{trap}",
-    "guitool.trap.cmd": "{trap}",
-    "help.browser": "trap",
-    "hook.trap.command": "{trap}",
+    **dict.fromkeys(PROGRAMS.split(), "{trap}"),
+    **dict.fromkeys(BY_A_SHELL.split(), "!{trap}"),
+    **dict.fromkeys(("core.hooksPath", "init.templateDir"), "{folder}"),
+    **dict.fromkeys(("diff.tool", "help.browser", "man.viewer"), "trap"),
+    **dict.fromkeys(("merge.tool", "web.browser"), "trap"),
+    **dict.fromkeys(("filter.trap.required", "log.showSignature"), "true"),
     "hook.trap.event": "post-index-change",
-    "init.templateDir": "{folder}",
-    "instaweb.browser": "{trap}",
-    "interactive.diffFilter": "{trap}",
-    "log.showSignature": "true",
-    "man.trap.cmd": "{trap}",
-    "man.trap.path": "{trap}",
-    "man.viewer": "trap",
-    "merge.tool": "trap",
-    "merge.trap.driver": "{trap}",
-    "mergetool.trap.cmd": "{trap}",
-    "mergetool.trap.path": "{trap}",
-    "pager.config": "{trap}",
-    "pager.rev-list": "{trap}",
-    "pager.status": "{trap}",
     "protocol.ext.allow": "always",
-    "remote.origin.proxy": "ext::{trap}",
-    "remote.origin.receivepack": "{trap}",
-    "remote.origin.uploadpack": "{trap}",
-    "remote.origin.url": "ext::{trap}",
+    **dict.fromkeys(("remote.origin.proxy", "remote.origin.url"), "ext::{trap}"),
     "remote.origin.vcs": "ext",
-    "sendemail.ccCmd": "{trap}",
-    "sendemail.tocmd": "{trap}",
-    "sequence.editor": "{trap}",
-    "submodule.trap.update": "!{trap}",
-    "trailer.trap.cmd": "{trap}",
-    "trailer.trap.command": "{trap}",
-    "uploadpack.packObjectsHook": "{trap}",
     "url.ext::{trap}.insteadOf": "https://",
-    "web.browser": "trap",
 }
 
 # Names in git's own list of keys that sound like a program, and those of them that are none.

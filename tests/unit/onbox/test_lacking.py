@@ -7,44 +7,20 @@ import pytest
 
 from bootstrap.onbox.python import lacking as lacking_module
 from bootstrap.onbox.python.lacking import advice, lacking, missing_libraries
+from tests.cases import read_cases
 
 
 @pytest.mark.parametrize(
-    ("said", "found"),
-    [
-        ("error: command 'swig' failed: No such file or directory", ("swig", "swig")),
-        ("unable to execute 'gcc': No such file or directory", ("gcc", "build-essential")),
-        ("/bin/sh: 1: cmake: not found", ("cmake", "cmake")),
-        ("build.sh: line 3: ninja: command not found", ("ninja", "ninja-build")),
-        ("RuntimeError: CMake must be installed to build this", ("CMake", "cmake")),
-        ("x.c:3:10: fatal error: mpi.h: No such file or directory", ("mpi.h", "libopenmpi-dev")),
-        ("-- Could NOT find MPI (missing: MPI_C_FOUND)", ("MPI", "libopenmpi-dev")),
-        ("Error: pg_config executable not found.", ("pg_config", "libpq-dev")),
-        ("No package 'cairo' found", ("cairo", "libcairo2-dev")),
-        (
-            "ImportError: libGL.so.1: cannot open shared object file: No such file or directory",
-            ("libGL.so.1", "libgl1"),
-        ),
-        ("OSError: sndfile library not found", ("sndfile", "libsndfile1")),
-        ("No working C++ compiler found in x.cxx: (None, 'g++')", ("g++", "build-essential")),
-        ("RuntimeError: Failed to find C compiler. Please", ("compiler", "build-essential")),
-        ("No such file or directory: 'ffmpeg'\n  in the end", ("ffmpeg", "ffmpeg")),
-        ("sh: 1: swig: not found\nsh: 1: cmake: not found", ("cmake", "cmake")),
-        ("FileNotFoundError: [Errno 2] No such file or directory: 'data.csv'", None),
-        ("error: command 'gcc' failed with exit code 1", None),
-        ("fatal error: own/header.h: No such file or directory", None),
-        ("", None),
-    ],
+    ("brings", "said"),
+    [*read_cases(Path(__file__).with_name("lacking.txt"))[1:], ("nothing", "")],
 )
 def test_setup_names_the_tool_or_header_that_a_failed_package_build_lacks(
-    said: str, found: tuple[str, str] | None
+    brings: str, said: str
 ) -> None:
-    assert lacking(said) == found
-    assert advice(said) == (
-        f"The box lacks {found[0]}: Debian's {found[1]} brings it (packages: [{found[1]}])"
-        if found
-        else ""
-    )
+    what, _, package = brings.partition(", in ")
+    assert lacking(said) == ((what, package) if package else None)
+    advised = f"The box lacks {what}: Debian's {package} brings it (packages: [{package}])"
+    assert advice(said) == (advised if package else "")
 
 
 @pytest.mark.parametrize("first_line", ["#!/usr/bin/env bash", "#!/bin/bash"])

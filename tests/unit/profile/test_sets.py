@@ -1,9 +1,12 @@
 """`--set key.sub=value`."""
 
+from pathlib import Path
+
 import pytest
 
 from bootstrap.profile.load import read_profile
 from bootstrap.profile.yaml_source import WrongProfileError
+from tests.cases import read_cases
 
 
 @pytest.mark.parametrize(
@@ -53,51 +56,15 @@ def test_the_set_option_overrides_the_profile_and_a_later_set_option_an_earlier_
     assert loaded.profile.env == {"A": "y", "B": "x"}
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        (
-            "python.versoin=3.11",
-            "--set python.versoin: there is no such key; did you mean python.version?",
-        ),
-        ("workdir=/x", "--set workdir: there is no such key here; did you mean box.workdir?"),
-        ("python", "--set python: expected KEY=VALUE, as in python.version=3.11"),
-        ("=x", "--set: there is no such key"),
-        (
-            ".=x",
-            "--set .: there is no such key; there are: version, extends, provider, box, ssh, "
-            "git, python, packages, gpu, rent, env, secrets, prepare, shared, data, train, lease, "
-            "notify",
-        ),
-        (
-            "box=x",
-            "--set box: this is a section; set one of box.workdir, box.min_cpus, "
-            "box.min_memory_gib, box.min_shm_gib, box.min_disk_gib, box.price, box.arch, "
-            "box.image, box.disk_gb, box.volume",
-        ),
-        ("box.workdir.x=y", "--set box.workdir.x: there is no such key"),
-        ("env=x", "--set env: set one variable at a time, as in env.NAME=value"),
-        ("gpu.count=two", "--set gpu.count: expected a whole number, got 'two'"),
-        ("gpu.count=0", "--set gpu.count: expected 1 or more"),
-        ("gpu.require=yes", "--set gpu.require: expected true or false, got 'yes'"),
-        (
-            "python.installer=pipp",
-            "--set python.installer: expected uv or pip, got 'pipp'; did you mean pip?",
-        ),
-        ("packages=[a", "--set packages: "),
-        ("packages=[[a]]", "--set packages: expected a list of words, as in [a, b]"),
-        ("packages=[*a]", "--set packages: aliases (*a) are not used here"),
-        (
-            "packages=a,,b",
-            "--set packages[1]: expected the name of a package "
-            "(letters, digits, . _ + -), got nothing",
-        ),
-        ("extends=vast", "--set extends: can't be set here; choose the profile with --profile"),
-        ("version=2", "--set version: expected 1, got '2'"),
-        ("env.A\x1b=x", "--set"),
-        ("git.ref=\udcff", "--set git.ref: '\\udcff' is not UTF-8 text"),
-    ],
-)
+UNREADABLE = [
+    ("--set packages: ", "packages=[a"),
+    ("--set", "env.A\x1b=x"),
+    ("--set git.ref: '\\udcff' is not UTF-8 text", "git.ref=\udcff"),
+]
+WRONG = read_cases(Path(__file__).with_name("sets.txt"))[1:]
+
+
+@pytest.mark.parametrize(("says", "text"), [*WRONG, *UNREADABLE])
 def test_a_wrong_set_option_gives_an_error_that_names_its_key(write, text, says):
     write("version: 1")
     with pytest.raises(WrongProfileError) as caught:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.cases import parts_of, read_cases
 from tests.cli import OWN_MACHINE, Completed, User, UserRepository
 from tests.unit.transfer.boxes import held
 from tests.used_here import seem_set_up
@@ -129,115 +130,18 @@ def of_another_box(world: World) -> None:
         receipt.note_name(world.receipt.parents[2], "local", "other")
 
 
-A_COMMIT = "made=$(git commit-tree -m x 'HEAD^{tree}')\n"
-IN_THE_INDEX = "echo staged >keep.txt; git add keep.txt; echo here >keep.txt\n"
-OF_A_SUBMODULE = """\
-cd lib  # made a repository on the box, as `git submodule update` does
-git init -q -b main
-for text in here 'made there'; do echo "$text" >inner.txt; git add .; git commit -q -m x; done
-"""
 A_BRANCH = "git checkout -q -b try; git commit -q --allow-empty -m Try; git checkout -q -\n"
-UNREAD = ["unread homework: git can't tell what was made there"]
+RESULTS = "results homework/train-1:"
 WAYS: dict[str, tuple[str | Callable[[World], Any], list[str]]] = {
-    "edits": ("echo on the box >keep.txt", ["edits homework: edited (1): keep.txt"]),
-    "an edit in the index alone": (IN_THE_INDEX, ["staged homework: staged (1): keep.txt"]),
-    "a new file in the index alone": (
-        "echo mine >only; git add only; rm only",
-        ["staged homework: staged (1): only"],
-    ),
-    "a new file": (
-        "echo new >\"$(printf 'new \\033[31m')\"",
-        ["edits homework: files created there (1): $'new \\x1b[31m'"],
-    ),
-    "a repository in the tree": (
-        "git init -q inner; echo x >inner/a",
-        ["files homework: too large to come home, or repositories of their own: inner/"],
-    ),
-    "an edit in a submodule": (
-        "echo on the box >lib/inner.txt",
-        ["edits homework: edited (1): lib/inner.txt"],
-    ),
-    "a new file in a submodule": (
-        "echo new >lib/new",
-        ["edits homework: files created there (1): lib/new"],
-    ),
-    "a commit in a submodule": (
-        OF_A_SUBMODULE,
-        [
-            "edits homework: edited (1): lib/inner.txt",
-            "repositories homework: submodules with commits of their own, perhaps (1): lib",
-        ],
-    ),
-    "a commit that a submodule doesn't stand on": (
-        f"{OF_A_SUBMODULE}git checkout -q HEAD~",
-        ["repositories homework: submodules with commits of their own, perhaps (1): lib"],
-    ),
-    "a branch": (A_BRANCH, ["commits homework: commits that are only there: refs/heads/try"]),
-    # grep takes a list with such a name for binary, and prints nothing from there on.
-    "a branch whose name is no UTF-8": (
-        f"{A_COMMIT}for one in \"$(printf 'l\\377z')\" later; "
-        'do git update-ref "refs/heads/$one" $made; done',
-        ["commits homework: commits that are only there: refs/heads/later, refs/heads/l"],
-    ),
-    "a tag": (
-        f"{A_COMMIT}git tag -a -m x kept $made",
-        ["commits homework: commits that are only there: refs/tags/kept"],
-    ),
-    # Of two only the newest is a ref.
-    "stashes": (
-        "for text in one two; do echo $text >keep.txt; git stash -q; done",
-        ["commits homework: commits that are only there: refs/stash, refs/stash"],
-    ),
-    "another working tree": ('git worktree add -q --detach "$BESIDE/wt"', UNREAD),
-    # The user's git configuration makes `git diff` fail.
-    "an index that can't be compared": (
-        f"{IN_THE_INDEX}git config diff.orderFile /nowhere",
-        UNREAD,
-    ),
-    "a tree without its git": ("rm -rf .git", UNREAD),
-    "a result that came later": (
-        "printf 1 >out/new",
-        ["results homework/train-1: out/new: was never pulled"],
-    ),
-    "a result that was renamed": (
-        "mv out/a out/aside",
-        ["results homework/train-1: out/aside: was never pulled"],
-    ),
-    "a result that changed on the box": (
-        "printf A >out/a",
-        ["results homework/train-1: out/a: was changed after its run ended, by no run"],
-    ),
-    "a result that changed here": (
-        'printf A >"$AT_HOME/out/a"',
-        ["results homework/train-1: out/a: the file here is not what was pulled"],
-    ),
-    "a result that went from here": (
-        'rm "$AT_HOME/out/a"',
-        ["results homework/train-1: out/a: the file here is not what was pulled"],
-    ),
-    "a folder that went from here": (
-        'rm -rf "$AT_HOME"',
-        ["is not there any more", "log homework/train-1: its log (7 B) and record are not at home"],
-    ),
-    "no receipt": (
-        'rm "$RECEIPT"',
-        ["results homework/train-1: never pulled to the end: 3 files, 7 B"],
-    ),
-    "a forged receipt": (
-        forged,
-        ["results homework/train-1: this machine has no receipt for the run"],
-    ),
-    "another box's receipt": (
-        of_another_box,
-        ["results homework/train-1: the receipt is for another run"],
-    ),
-    "a result that leads elsewhere": (
-        'ln -s "$PWD/train.py" out/link',
-        ["results homework/train-1: out/link is a link that leads out of the results"],
-    ),
+    **{
+        name: (parts_of(text)[""], parts_of(text)["listed"].splitlines())
+        for name, text in read_cases(Path(__file__).with_name("unsafe.txt"))[1:]
+    },
+    "a forged receipt": (forged, [f"{RESULTS} this machine has no receipt for the run"]),
+    "another box's receipt": (of_another_box, [f"{RESULTS} the receipt is for another run"]),
     "a result that is being written": (
         lambda world: held(world.tree / "out/b"),
-        ["results homework/train-1: out/b: a process has it open for writing"],
+        [f"{RESULTS} out/b: a process has it open for writing"],
     ),
 }
 """What makes it so, on the box, and what is listed then."""

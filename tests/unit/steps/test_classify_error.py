@@ -15,77 +15,9 @@ from bootstrap.onbox.retries import Retries, error_rows
 from bootstrap.onbox.step_report import StepError
 from bootstrap.steps.event_codes import CODES, named_in
 from bootstrap.steps.shell import assignments, shell_part
+from tests.cases import read_cases
 
-UV = "error: Failed to fetch: http://10.9.9.9/simple/x/\n  cause: client error (Connect)\n"
-SAID = (
-    ("index-unreachable", "fetching uv failed: <urlopen error [Errno 113] No route to host>"),
-    ("index-unreachable", "fetching uv failed: <urlopen error [Errno 101] Network is unreachable>"),
-    ("index-unreachable", "fetching uv failed: HTTP Error 503: Service Unavailable"),
-    ("index-unreachable", "fetching uv failed: IncompleteRead(9 bytes read, 91 more expected)"),
-    ("index-unreachable", "fetching uv failed: Remote end closed connection without response"),
-    (
-        "index-unreachable",
-        "curl: (7) Failed to connect to 10.9.9.9 port 81 after 0 ms: Couldn't connect to server",
-    ),
-    ("index-unreachable", "curl: (22) The requested URL returned error: 503"),
-    ("index-unreachable", "curl: (28) Operation timed out after 20001 milliseconds"),
-    ("index-unreachable", "failed: No route to host."),
-    ("index-unreachable", "http://10.9.9.9/uv/:\n2026-01-01 ERROR 503: Service Unavailable."),
-    ("index-unreachable", f"{UV}  cause: No route to host (os error 113)"),
-    ("index-unreachable", f"{UV}  cause: Network is unreachable (os error 101)"),
-    ("index-unreachable", "Failed to download distribution due to network timeout."),
-    (
-        "index-unreachable",
-        "WARNING: Retrying (Retry(total=0)) after connection broken by 'NewConnectionError("
-        "'<x>: Failed to establish a new connection: [Errno 113]')': /simple/x/\n"
-        "ERROR: Could not find a version that satisfies the requirement x (from versions: none)\n"
-        "ERROR: No matching distribution found for x",
-    ),
-    (
-        "index-unreachable",
-        "E: Failed to fetch http://10.9.9.9/d  Cannot initiate the connection to 10.9.9.9:81 "
-        "(10.9.9.9). - connect (101: Network is unreachable)",
-    ),
-    ("index-unreachable", "Unable to connect to 10.9.9.9:81:"),
-    ("index-unreachable", "Curl error (7): Couldn't connect to server for http://x/repomd.xml"),
-    (
-        "git-unreachable",
-        "fatal: unable to access 'http://10.9.9.9/x.git/': Failed to connect to 10.9.9.9 port 81 "
-        "after 0 ms: Couldn't connect to server",
-    ),
-    (
-        "git-unreachable",
-        "ssh: connect to host 10.9.9.9 port 22: No route to host\n"
-        "fatal: Could not read from remote repository.",
-    ),
-    (
-        "git-unreachable",
-        "kex_exchange_identification: read: Connection reset by peer\n"
-        "fatal: Could not read from remote repository.",
-    ),
-    ("git-unreachable", "fatal: unable to access 'https://x/': SSL_read: SSL_ERROR_SYSCALL"),
-    ("no-dns", "fatal: unable to access 'https://x/y/': Could not resolve host: x"),
-    ("no-dns", "<urlopen error [Errno -3] Temporary failure in name resolution>"),
-    (
-        "package-missing",
-        "  x No solution found when resolving dependencies:\n"
-        "  ╰─▶ Because nosuchpkg was not found in the package registry and you require nosuchpkg, "
-        "we can\n      conclude that your requirements are unsatisfiable.",
-    ),
-    (
-        "package-missing",
-        "ERROR: Could not find a version that satisfies the requirement x (from versions: none)\n"
-        "ERROR: No matching distribution found for x",
-    ),
-    ("package-missing", "Reading package lists...\nE: Unable to locate package nosuchpkg"),
-    (
-        "wheel-missing",
-        "error: No solution found when resolving dependencies\n  cause: Because torch==2.0.1 has "
-        "no wheels with a matching Python ABI tag (e.g., `cp313`) and you require torch==2.0.1",
-    ),
-    ("resolve-failed", "  x No solution found when resolving dependencies:\n  ╰─▶ Because you"),
-    ("command-failed", "fetching uv failed: HTTP Error 404: Not Found"),
-)
+SAID = read_cases(Path(__file__).with_name("failures.txt"))[1:]
 
 
 def classify(folder: Path, said: str, then: str = 'classify_error "$STEP_LOG"') -> str:

@@ -280,18 +280,6 @@ def test_init_does_not_write_a_profile_through_a_symlink(target: str, user: User
     assert (repository.root.parent / "there").read_text() == "mine\n"
 
 
-def test_init_lists_possible_training_scripts_for_the_user_to_choose(user: User) -> None:
-    repository = user.repository(boxstrap__yaml="")
-    repository.write({"mnist/main.py": "", "dcgan/main.py": ""})
-    (repository.root / "boxstrap.yaml").unlink()
-    (repository.root / "train.py").unlink()
-    done = user.run("init").must(0)
-    said = "may be the training: dcgan/main.py, mnist/main.py"
-    assert said in done.out
-    assert f"# {said}\n" in (repository.root / "boxstrap.yaml").read_text()
-    user.run("profiles", "--validate", "./boxstrap.yaml").must(0)
-
-
 def test_init_takes_the_likelier_training_script_unless_option_command_gives_one(
     user: User,
 ) -> None:
