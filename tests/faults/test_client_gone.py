@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli import LONG
 from tests.faults.plugin import Faults
 from tests.faults.program import with_numbers
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
-from tests.main_job.slow import LONG, seen
+from tests.main_job.slow import seen
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.boxes

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.boxes import Rig
-from tests.cli import PROFILE, User, UserRepository
+from tests.cli import LONG, PROFILE, User, UserRepository
 from tests.faults.plugin import Faults
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
-from tests.main_job.slow import LONG, await_nothing
+from tests.main_job.slow import await_nothing
 from tests.main_job.used import start_used
 from tests.waiting import wait_until
 

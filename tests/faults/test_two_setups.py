@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli import Running
+from tests.cli import LONG, Running
 from tests.faults.plugin import Faults
 from tests.faults.program import with_numbers
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
-from tests.main_job.slow import LONG, await_step, go_on, slow
+from tests.main_job.slow import await_step, go_on, slow
 
 pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 
