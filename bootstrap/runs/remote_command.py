@@ -12,9 +12,11 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import NoReturn
+from threading import Thread
+from typing import IO, NoReturn
 
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.boxes.probe import BoxState
@@ -269,7 +271,9 @@ def follow(command: Sequence[str], mark: str) -> NoReturn:
     """Run ssh without a terminal, and exit with its code; with 128 + N if signal N ended it.
 
     What comes before the line `mark` was printed by the login shell's files, and is shown only
-    without that line. ssh itself ends with 255 then, as if the link were lost. Raises UsageError.
+    without that line. ssh itself ends with 255 then, as if the link were lost. Its error output
+    goes by this process: over a connection that stays, the connection's holder keeps it open until
+    the command ends, and who reads it would wait for that. Raises UsageError.
     """
     program = shutil.which(command[0])
     if program is None:
@@ -282,6 +286,7 @@ def follow(command: Sequence[str], mark: str) -> NoReturn:
     child = subprocess.Popen(
         [program, *command[1:]],
         stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         preexec_fn=dies_with_us,  # noqa: PLW1509
     )
     open_offered()
@@ -292,7 +297,9 @@ def follow(command: Sequence[str], mark: str) -> NoReturn:
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, pass_on)
-    assert child.stdout  # noqa: S101 - for the type checker
+    assert child.stdout and child.stderr  # noqa: S101, PT018 - for the type checker
+    errors = Thread(target=_pass_errors, args=(child.stderr,), daemon=True)
+    errors.start()
     with child.stdout as pipe:
         try:
             _copy_after(f"{mark}\n".encode(), pipe.fileno())
@@ -301,6 +308,8 @@ def follow(command: Sequence[str], mark: str) -> NoReturn:
             child.wait()
             raise SystemExit(UNREAD) from None
     code = child.wait()
+    if not came:
+        errors.join()
     ended_by = came[0] if came and code in (255, -came[0]) else -min(code, 0)
     raise SystemExit(128 + ended_by if ended_by else code)
 
@@ -314,5 +323,15 @@ def _copy_after(mark: bytes, source: int) -> None:
     if mark not in head:
         sys.stderr.write(sanitize(before))
         sys.stderr.flush()
+    _copy(source, 1, piece)
+
+
+def _pass_errors(pipe: IO[bytes]) -> None:
+    with pipe, suppress(BrokenPipeError):  # closed, so that ssh is told by its own
+        _copy(pipe.fileno(), 2)
+
+
+def _copy(source: int, target: int, piece: bytes = b"") -> None:
+    """Copy all that comes, after `piece`. Raises BrokenPipeError."""
     while piece or (piece := os.read(source, PIECE)):
-        piece = piece[os.write(1, piece) :]
+        piece = piece[os.write(target, piece) :]

@@ -1,5 +1,8 @@
 """After a contact the connection stays: later commands and exec go over it, `ssh NAME` does not."""
 
+import os
+import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +13,7 @@ from tests.boxes import Rig
 from tests.main_job.rented import Rented
 from tests.main_job.settled import Settled
 from tests.main_job.used import start_used
+from tests.plain_environment import BIN
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.boxes
@@ -50,6 +54,14 @@ def test_commands_after_the_first_use_its_open_connection_and_do_not_log_in_agai
     assert "step 9" in rented.run("run").must(0).out
     assert "train-2" in user.run("status").must(0).out
     assert user.run("exec", "--", "echo", "there").must(0).out == "there\n"
+    with _exec(user, "echo on >&2; sleep 100") as began:
+        assert began.stderr is not None
+        assert began.stderr.readline() == b"on\n"
+        os.killpg(began.pid, signal.SIGINT)
+        interrupted = time.monotonic()
+        began.stderr.read()  # until nobody has it open any more
+        assert time.monotonic() - interrupted < 20
+    assert began.returncode == 130
     assert logins(rented) == before
     assert user.ssh("my-box", "echo", "here") == "here\n"
     assert logins(rented) == (before := before + 1)
@@ -76,6 +88,17 @@ def test_commands_after_the_first_use_its_open_connection_and_do_not_log_in_agai
     wait_until(lambda: connected(rented))
     user.run("boxes", "--forget", "nina").must(0)
     wait_until(lambda: "[mux]" not in _masters(user))
+
+
+def _exec(user: Settled, script: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [BIN / "boxstrap", "exec", "--", "sh", "-c", script],
+        cwd=user.place,
+        env=user.env,
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
 
 
 def _masters(user: Settled) -> str:
