@@ -178,10 +178,11 @@ def _is_rented(text: str) -> bool:
 
 
 def looks_like_unquoted_ssh(argv: Sequence[str]) -> str | None:
-    """Return the quoted form of `--host ssh -p 46769 root@…` if it was typed without quotes."""
+    """Return the quoted form of `--host ssh -p 46769 root@…` if it was typed without quotes, or
+    without --host."""
     words = [part for word in argv for part in word.split("=", 1)]
-    for index in range(len(words) - 1):
-        if words[index : index + 2] == ["--host", "ssh"]:
+    for index, (before, word) in enumerate(itertools.pairwise(words)):
+        if word == "ssh" and (before == "--host" or not before.startswith("-")):
             pasted = itertools.takewhile(lambda word: not word.startswith("--"), words[index + 2 :])
             command = " ".join(["ssh", *pasted])
             return f'--host "{command}"' if command != "ssh" else None
