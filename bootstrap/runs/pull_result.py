@@ -12,7 +12,7 @@ from bootstrap.boxes.at_home import RunAtHome
 from bootstrap.boxes.run import Run, called
 from bootstrap.errors import BoxstrapError, NotSafeError, UsageError
 from bootstrap.repo.names import shown
-from bootstrap.sizes import file_count, first_of, transferred
+from bootstrap.sizes import file_count, first_of, size, transferred
 from bootstrap.transfer.manifest import Manifest
 from bootstrap.transfer.puller import NOTHING
 from bootstrap.value import Document, dataclass, field
@@ -52,6 +52,10 @@ class Pulled(Document):
     def lines(self) -> list[str]:
         count, had = len(self.landed), len(self.manifest.on_box) - len(self.landed)
         came = f"{file_count(count)}, {transferred(self.received, self.seconds)}"
+        files = self.manifest.files.items()
+        whole = sum(one.home.size for path, one in files if path in self.landed and not one.to)
+        if (before := whole - self.received) > 0:  # of a pull that was cut short
+            came += f", {size(before)} came before"
         words = [came] if count else []
         words += [f"{file_count(had)} here already"] if had > 0 else []
         name = called(self.manifest.origin.run)

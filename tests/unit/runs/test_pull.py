@@ -94,7 +94,12 @@ def test_a_pulled_file_that_was_changed_at_home_is_reported_as_not_pulled(*, is_
     manifest = one._manifest(round_)
     assert [*manifest.files] == (["out/a"] if is_here else [])
     assert [*manifest.missing] == ([] if is_here else ["out/a"])
-    if not is_here:
+    if is_here:
+        resumed = pull_result.Pulled(manifest, Path("/r"), {"out/a": "out/a"})
+        assert resumed.lines()[0] == "n: 1 file, 0 B in 0 s, 3 B came before"
+        resumed.received = 3
+        assert resumed.lines()[0] == "n: 1 file, 3 B in 0 s"
+    else:
         with pytest.raises(NotSafeError, match="1 file of n was not pulled"):
             pull_result.Pulled(manifest, Path("/r")).check()
         assert pull_result.Pulled(manifest, Path("/r")).lines()[0] == "n: nothing came"
