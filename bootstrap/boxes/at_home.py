@@ -523,6 +523,6 @@ def repository_of(run: Run, own: str, stood_in: Path) -> Path:
 def results_place(box: KnownBox, run: Run, stood_in: Path, to: Path | None = None) -> PullPlace:
     """Return where the run's results go: where they are, also if the box was renamed since."""
     usual, kept = PullPlace.of(stood_in, to, box.name, run), find_kept(box, run)
-    there = PullPlace.again(Path(kept.result_place)) if kept else usual
+    there = PullPlace.again(Path(kept.result_place or Path(kept.place).parent)) if kept else usual
     is_one = (there.base, there.inside[::2]) == (usual.base, usual.inside[::2])
     return there if is_one and there.path.is_dir() else usual

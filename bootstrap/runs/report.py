@@ -54,7 +54,7 @@ def make_report(options: BoxOptions, screen: Screen, name: str | None, out: str 
         report = _report(box, run, history, _results(box, run, history))
         if report.failure and report.failure.lines:
             box.warn_of_unredacted()
-    file = given or _usual_place(options, box.name, run)
+    file = given or _usual_place(box, run)
     _write(report_page(report, box.redactor.text), file, is_given=bool(given))
     _say(screen, run, file)
 
@@ -136,8 +136,9 @@ def _verdict(history: RunHistory) -> Verdict | None:
 
 def _results(box: BoxLogin, run: Run, history: RunHistory) -> list[ReportedFile]:
     """Return the files that were pulled, from the manifest; else those on the box."""
-    here = results_place(box.known, run, repository_of(run, box.own, box.options.place))
-    return read_results(here) or [ReportedFile(path, count) for path, count in history.results]
+    return read_results(_place(box, run)) or [
+        ReportedFile(path, count) for path, count in history.results
+    ]
 
 
 def read_results(place: PullPlace) -> list[ReportedFile]:
@@ -151,11 +152,15 @@ def read_results(place: PullPlace) -> list[ReportedFile]:
     return [ReportedFile(one_line(row.path), row.size, row.sha256) for row in rows]
 
 
-def _usual_place(options: BoxOptions, box: str, run: Run) -> Path:
+def _usual_place(box: BoxLogin, run: Run) -> Path:
     """Return a file in the pull's folder (created here, never sent). Raises NotSafeError."""
     if why := why_refused(run.name):  # a box may call a run `..`
         raise NotSafeError(f"the box's run {run.name} {why}.", hint="Name a file: --out FILE")
-    return _made(PullPlace.of(options.place, None, box, run)) / NAME
+    return _made(_place(box, run)) / NAME
+
+
+def _place(box: BoxLogin, run: Run) -> PullPlace:
+    return results_place(box.known, run, repository_of(run, box.own, box.options.place))
 
 
 def _made(place: PullPlace) -> Path:

@@ -6,7 +6,7 @@ import os
 import shutil
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,6 +30,7 @@ from bootstrap.boxes.run_history import RunHistory
 from bootstrap.link import KnownBox, LinkLost, LocalWire, NoAnswer, all_boxes, save_box
 from bootstrap.onbox.runs.logs import RunLog
 from bootstrap.runs import bring_home
+from bootstrap.runs.report import _usual_place
 from tests.box_programs import lay_programs
 from tests.boxes.loopback import LoopbackBox
 from tests.cli import Completed, User
@@ -527,3 +528,7 @@ def test_pulled_results_of_a_renamed_box_stay_where_they_are(tmp_path: Path) -> 
     results.mkdir(parents=True)
     assert results_place(nina, run, tmp_path).path == results
     assert results_place(nina, run, tmp_path, tmp_path / "to").path == tmp_path / "to"
+    box: Any = SimpleNamespace(known=nina, own="key", options=SimpleNamespace(place=tmp_path))
+    assert _usual_place(box, run).parent == results, "a report lies with them"
+    replace(kept, place=str(results / "boxstrap-run"), result_place="").save()
+    assert results_place(nina, run, tmp_path).path == results, "also where only its log came"
