@@ -101,9 +101,5 @@ def test_editor_terminals_on_a_box_use_the_built_environment(user: Settled, rent
     assert rented.ssh(asked).strip().splitlines()[-1] == f"{folder}/.venv/bin/python"
 
 
-def test_code_refuses_an_unknown_editor_and_lists_known_ones(user: Settled, rented: Rented) -> None:
-    assert "codium" in user.run("code", "--editor", "emacs").must(2).err
-
-
 def _told(user: Settled) -> dict:  # type: ignore[type-arg]
     return user.run("code", "--host", "My-Box", "--json").must(0).json()

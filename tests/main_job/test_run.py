@@ -446,15 +446,3 @@ def test_run_installs_new_requirements_before_it_starts(here: Runner) -> None:
     assert made["first_lines"] == ["iniconfig"]
     assert {step["step"]: step["state"] for step in made["steps"]}["python"] == "ok"
     (here.repository.root / "requirements.txt").unlink()
-
-
-def test_run_refuses_wrong_values_of_its_options_as_wrong_usage(here: Runner) -> None:
-    for words in (
-        *(("--after", "a b"), ("--after", "a", "--queue"), ("--resume", "a", "--", "true")),
-        *(("--gpus", "a"), ("--gpus", "0,0"), ("--session", "a b"), ("--", "a\nb")),
-    ):
-        here.user.run("run", *TO_LOCAL, *words).must(2)
-    for words in (("--after-any", "a", "--queue"), ("--resume", "a", "--after-any", "b")):
-        assert "--after-any" in here.user.run("run", *TO_LOCAL, *words).must(2).err
-    here.user.run("run", *TO_LOCAL, "--resume", "a", "--committed-only").must(2)
-    here.user.run("--dry", "run", *TO_LOCAL).must(2)

@@ -56,18 +56,8 @@ def test_estimate_finds_a_gpu_by_its_nominal_memory_size(at: User, name: str, si
     assert {row["gpu"] for row in rows} == {f"{name} {size}GB"}
 
 
-def test_estimate_works_outside_a_repository_and_exits_with_2_at_a_wrong_value(user: User) -> None:
+def test_estimate_works_outside_a_repository(user: User) -> None:
     user.run("estimate", "--hours", "10").must(0)
-    wrong = {
-        ("--gpu", "Voodoo 2"): "no price of a Voodoo 2 is known",
-        ("--hours", "soon"): "--hours",
-        ("--fit", "alexnet"): "no model",
-        ("--fit", "7B", "--method", "magic"): "full, lora, qlora",
-        ("--fit", "7B", "--batch", "0"): "1 at the least",
-        ("--profile", "vsat"): "vast",
-    }
-    for words, said in wrong.items():
-        assert said in user.run("estimate", *words).must(2).err
 
 
 def test_estimate_with_a_model_to_fit_lists_only_gpus_with_enough_memory(at: User) -> None:

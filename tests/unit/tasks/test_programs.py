@@ -1,6 +1,5 @@
 """`boxstrap` and `inv` as commands: exit codes, one clear message, one JSON document."""
 
-import json
 import os
 import subprocess
 import sys
@@ -13,9 +12,8 @@ from bootstrap.link import KnownBox, record
 from bootstrap.repo.local import read_repository
 from bootstrap.tasks import NAMES
 from bootstrap.tasks.command import own_error
-from tests.cli import Completed, User
+from tests.cli import User
 from tests.plain_environment import BIN, HERE
-from tests.unit.tasks.test_core_options import typed
 
 pytestmark = pytest.mark.slow
 
@@ -23,48 +21,6 @@ PROGRAMS = ["boxstrap", "inv"]
 TASKS = sorted(NAMES)
 HOSTLESS = {"boxes", "demo", "guard", "init", "oneliner", "profiles", "render", "ssh-config"}
 HOSTLESS |= {"completion", "estimate", "mcp", "schema", "skill", "up"}
-PASTE = ["--host", "ssh", "-p", "46769", "root@5.17.27.63", "-L", "8080:localhost:8080"]
-WRONG = {
-    "no value": (["setup", "--host"], "--host needs a value"),
-    "a value for a switch": (["logs", "--follow=1"], "--follow takes no value"),
-    "no command": (["exec"], "which command?"),
-    "an empty command": (["exec", "--", ""], "which command?"),
-    "no value at all": (["profiles", "--validate"], "--validate needs a value"),
-    "no number": (["setup", "--host", "a", "--wait", "soon"], "soon"),
-    "a negative number": (["logs", "--tail", "-5"], "'-5' is no whole number from 0 on"),
-    "unquoted ssh": (["setup", *PASTE], '--host "ssh -p 46769 root@5.17.27.63'),
-    "unquoted status": (["status", *PASTE[:5]], '--host "ssh -p 46769 root@5.17.27.63"'),
-    "odd host": (["status", "--host", "a;b"], "`;`"),
-    "option as a host": (["status", "--host=-oProxyCommand=x"], "dash"),
-    "no such profile": (["profiles", "--show", "vsat"], "vast"),
-    "wrong set": (["profiles", "--show", "vast", "--set", "gpu.cuont=2"], "gpu.count"),
-    "no equals sign": (["profiles", "--show", "vast", "--set", "gpu.count"], "gpu.count"),
-    "no such box": (["boxes", "--forget", "x"], "no box"),
-    "no ssh config of theirs": (["ssh-config"], "HOME is not your account's home"),
-    "no such step": (["logs", "--host", "local", "--step", "x"], "no step"),
-}
-
-
-@pytest.fixture
-def at(user: User) -> User:
-    """A user in a repository with tasks.py, which `inv` needs."""
-    repository = user.repository()
-    (repository.root / "tasks.py").symlink_to(HERE / "tasks.py")
-    return user
-
-
-def one_message(done: Completed) -> None:
-    """A few lines on standard error, nothing on standard output."""
-    assert done.out == ""
-    assert 1 <= len(done.err.strip().splitlines()) <= 14, done.err
-
-
-@pytest.mark.parametrize(("program", "case"), typed(WRONG, "no value", "odd host"))
-def test_wrong_usage_exits_with_2_and_a_single_message(program: str, case: str, at: User) -> None:
-    arguments, said = WRONG[case]
-    done = at.run(*arguments, program=program).must(2)
-    assert said in done.err
-    one_message(done)
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -117,27 +73,6 @@ def test_a_command_writes_bytecode_of_its_imports_for_the_next_start(
     assert list(tmp_path.rglob("bootstrap/profile/schema.*.pyc"))
 
 
-JSON_ERRORS = {
-    "no box is known": (["pull", "--json"], 2),
-    "unknown task": (["stauts", "--json"], 2),
-    "no value for an option": (["stop", "--json", "--host"], 2),
-    "no number": (["logs", "--json", "--tail", "x"], 2),
-    "an option of Invoke": (["status", "--json", "--echo"], 2),
-    "odd host": (["status", "--json", "--host", "a;b"], 2),
-    "nobody there": (["status", "--json", "--host", "root@127.0.0.1:1"], 3),
-    "nobody there either": (
-        ["setup", "--json", "--committed-only", "--host", "root@127.0.0.1:1"],
-        3,
-    ),
-    "wrong profile": (["setup", "--json", "--host", "local", "--profile", "nobody"], 2),
-    "wrong value": (["plan", "--json", "--host", "local", "--set", "gpu.count=x"], 2),
-    "missing secret": (["setup", "--json", "--host", "local", "--set", "secrets=[NO_SUCH]"], 2),
-    "no such box": (["boxes", "--json", "--forget", "x"], 2),
-    "nothing started": (["logs", "--json", "--host", "local"], 2),
-    "there already": (["init", "--json"], 2),
-}
-
-
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_wrong_command_line_with_json_prints_a_json_error(program: str, at: User) -> None:
     error = at.run("up", "--json", "--max-pric", "1", program=program).must(2).json()["error"]
@@ -163,39 +98,6 @@ def test_status_without_any_known_box_says_how_to_rent_or_name_one(at: User) -> 
     error = at.run("pull", "--json").must(2).json()["error"]
     assert error["next"].startswith("What came home from there: boxstrap runs\nName the one you")
     assert error["next"].endswith("as in: boxstrap pull --json --host one")
-
-
-@pytest.mark.parametrize("case", JSON_ERRORS)
-def test_a_failed_command_with_json_prints_exactly_a_single_document(case: str, at: User) -> None:
-    arguments, code = JSON_ERRORS[case]
-    done = at.run(*arguments).must(code)
-    document = json.loads(done.out)
-    assert done.out.count("\n") == 1
-    assert (document["v"], document["exit"]) == (1, code)
-    assert document["error"]["what"]
-    assert document["error"]["exit"] == code
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["profiles", "--json"],
-        ["profiles", "--json", "--show", "vast"],
-        ["profiles", "--json", "--validate", "vast"],
-        ["boxes", "--json"],
-        ["doctor", "--json"],
-        ["status", "--json", "--host", "local"],
-        ["plan", "--json", "--host", "local"],
-    ],
-    ids=" ".join,
-)
-def test_a_successful_command_with_json_prints_exactly_a_single_document(
-    arguments: list[str], at: User
-) -> None:
-    done = at.run(*arguments).must(0)
-    document = json.loads(done.out)
-    assert (document["v"], document["exit"]) == (1, 0)
-    assert (done.out.count("\n"), done.err) == (1, "")
 
 
 def test_doctor_names_each_program_that_is_not_installed(at: User, tmp_path: Path) -> None:
@@ -231,20 +133,8 @@ def test_a_command_without_host_among_several_boxes_exits_with_2_and_lists_boxes
         done = at.run(task).must(2)
         assert "\n  one  203.0.113.0:22, of no repository\n  two  203." in done.err
         assert f"as in: boxstrap {task} --host one" in done.err
-        one_message(done)
     told = at.run("exec", "ls", "--host", "x", "--host", "two").must(2).err  # words of the command
     assert "as in: boxstrap exec --host two -- ls --host x\n" in told
-
-
-def test_a_misspelt_door_is_answered_with_all_names_also_those_of_known_boxes(at: User) -> None:
-    said = at.run("render", "--for", "dstak").must(2).err
-    assert "there is no door dstak" in said
-    assert all(name in said for name in ("dstack,", "skypilot-pool", "dstack-fleet"))
-
-
-def test_setup_without_any_known_box_says_how_to_name_a_host(at: User) -> None:
-    done = at.run("setup").must(2)
-    assert "--host root@" in done.err
 
 
 def test_init_writes_a_valid_profile_and_never_overwrites_one(user: User) -> None:
@@ -406,7 +296,13 @@ UNREAD = {
 """Command lines whose 3 is a pipe that nobody reads any more, and their exit codes."""
 
 
-@pytest.mark.parametrize(("program", "line"), typed(UNREAD, "boxes >&3", "boxes 2>&- <&-"))
+@pytest.mark.parametrize(
+    ("program", "line"),
+    [
+        *(("boxstrap", line) for line in UNREAD),
+        *(("inv", line) for line in ("boxes >&3", "boxes 2>&- <&-")),
+    ],
+)
 def test_a_command_whose_output_pipe_is_closed_ends_without_traceback(
     line: str, program: str, at: User
 ) -> None:
