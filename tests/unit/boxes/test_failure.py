@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -9,46 +10,11 @@ from hypothesis import strategies as st
 
 from bootstrap.boxes import Failure, Run, find_failure
 from bootstrap.onbox.redact import Redactor
+from tests.cases import parts_of, read_cases
 
 RUN = Run("k-1", "train-1", "finished", 1, 1, "c" * 40, "w", "train", 2, 9, "python train.py")
-CRASH = """\
-epoch 1
-Traceback (most recent call last):
-  File "/w/train.py", line 9, in <module>
-    main()
-    ~~~~^^
-  File "/w/train.py", line 5, in main
-    raise ValueError("no such data")
-ValueError: no such data
-"""
-TORCHRUN = """\
-[rank1]: Traceback (most recent call last):
-[rank1]:   File "/w/train.py", line 7, in <module>
-[rank1]:     step()
-[rank1]: KeyError: 'labels'
-E1122 09:00:00.000 torch/distributed/elastic] failed (exitcode: 1) local_rank: 1 (pid: 7)
-Traceback (most recent call last):
-  File "/w/.venv/bin/torchrun", line 8, in <module>
-    sys.exit(main())
-torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
-============================================================
-train.py FAILED
-"""
-NEW = (
-    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB. GPU 3 has a total "
-    "capacity of 79.15 GiB of which 1.20 GiB is free. Including non-PyTorch memory, this process"
-)
-MIDDLE = (
-    "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 16.00 MiB. GPU 0 has a "
-    "total capacty of 23.65 GiB of which 9.50 MiB is free. Process 12 has 23.63 GiB memory in use."
-)
-OLD = (
-    "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 1; 15.78 GiB total "
-    "capacity; 13.53 GiB already allocated; 1.13 GiB free; 13.61 GiB reserved in total by PyTorch)"
-)
-JAX = (
-    "XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 85899345920 bytes."
-)
+ENDS = read_cases(Path(__file__).with_name("failures.txt"))[1:]
+CRASH = parts_of(ENDS[0][1])[""]
 
 
 def found(log: str, **changes: object) -> Failure:
@@ -57,49 +23,19 @@ def found(log: str, **changes: object) -> Failure:
     return failure
 
 
-def test_a_run_that_fails_with_a_traceback_is_explained_by_its_last_lines() -> None:
-    failure = found(f"{CRASH}wandb: run ended\n")
-    assert (failure.kind, failure.what) == ("exception", "ValueError: no such data")
-    assert failure.lines == (
-        '  File "/w/train.py", line 9, in <module>',
-        "    main()",
-        '  File "/w/train.py", line 5, in main',
-        '    raise ValueError("no such data")',
-        "ValueError: no such data",
-    )
-
-
-def test_the_failure_reason_of_a_torchrun_run_is_the_exception_of_the_training_script() -> None:
-    failure = found(TORCHRUN)
-    assert failure.what == "KeyError: 'labels'"
-    assert failure.lines[0] == '  File "/w/train.py", line 7, in <module>'
+@pytest.mark.parametrize(("reason", "text"), ENDS, ids=[reason for reason, _ in ENDS])
+def test_each_end_of_a_log_gives_the_kind_of_failure_its_reason_and_the_lines_that_tell_it(
+    reason: str, text: str
+) -> None:
+    parts = parts_of(text)
+    failure = found(parts[""])
+    assert f"{failure.kind}: {failure.what}" == reason
+    assert list(failure.lines) == parts.get("shown", "\n".join(failure.lines)).splitlines()
 
 
 def test_a_traceback_far_above_the_end_of_a_log_is_not_the_reason_of_a_failure() -> None:
     failure = found(CRASH + "\n".join(f"epoch {n}" for n in range(40)) + "\nno such data\n")
     assert (failure.kind, failure.what, failure.lines[-1]) == ("unknown", "", "no such data")
-
-
-@pytest.mark.parametrize(
-    ("line", "what"),
-    [
-        (NEW, "on GPU 3: 20.00 GiB were asked for, 1.20 GiB were free of 79.15 GiB"),
-        (MIDDLE, "on GPU 0: 16.00 MiB were asked for, 9.50 MiB were free of 23.65 GiB"),
-        (OLD, "on GPU 1: 2.00 GiB were asked for, 1.13 GiB were free of 15.78 GiB"),
-        (JAX, "memory: 85899345920 bytes were asked for"),
-        ("RuntimeError: CUDA error: out of memory", "out of GPU memory"),
-    ],
-)
-def test_a_gpu_out_of_memory_error_is_reported_with_the_memory_that_was_free(
-    line: str, what: str
-) -> None:
-    failure = found(CRASH.replace("ValueError: no such data", line))
-    assert failure.kind == "gpu-memory"
-    assert failure.what.endswith(what)
-
-
-def test_a_gpu_memory_error_that_the_program_survived_is_not_the_reason_of_a_failure() -> None:
-    assert found(f"retrying after: {NEW}\n{CRASH}").kind == "exception"
 
 
 @pytest.mark.parametrize(

@@ -1,72 +1,26 @@
 """Metrics of a log: common ways of logging them, and lines without any."""
 
+import json
 import math
 import re
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from bootstrap.onbox.metrics import LINE, find_metrics, newest, read_patterns
 from bootstrap.profile.schema import as_row
 from bootstrap.profile.values import METRIC
+from tests.cases import read_cases
 from tests.waiting import slowness
 
-LINES = {
-    "step 7 loss 0.5": {"step": 7, "loss": 0.5},
-    "Epoch 3/10, Loss: 0.4321, Acc: 87.5%": {"epoch": 3, "loss": 0.4321, "acc": 87.5},
-    # Keras, nanoGPT, Hugging Face's Trainer (old and new), torch's ImageNet example, tqdm.
-    "391/391 [====] - 5s 12ms/step - loss: 0.42 - accuracy: 0.87 - val_loss: 0.5": {
-        "loss": 0.42,
-        "accuracy": 0.87,
-        "val_loss": 0.5,
-    },
-    "step 20: train loss 4.28, val loss 4.27": {"step": 20, "train_loss": 4.28, "val_loss": 4.27},
-    "iter 100: loss 2.4567, time 123.45ms, mfu 12.3%": {"step": 100, "loss": 2.4567},
-    "{'loss': 0.42, 'learning_rate': 5e-05, 'epoch': 0.1}": {
-        "loss": 0.42,
-        "learning_rate": 5e-05,
-        "epoch": 0.1,
-    },
-    "{'loss': '0.42', 'epoch': '0.1'}": {"loss": 0.42, "epoch": 0.1},
-    "Epoch: [2][ 10/5005] Time 0.5 (0.6) Loss 6.9e+00 (7.0e+00) Acc@1 0.00 (0.1)": {
-        "epoch": 2,
-        "loss": 6.9,
-        "acc@1": 0.0,
-    },
-    "Epoch 0: 100%|##| 391/391 [00:05<00:00, 72.1it/s, v_num=0, train_loss=0.42]": {
-        "epoch": 0,
-        "train_loss": 0.42,
-    },
-    '{"step": 100, "loss": 0.42, "tokens_per_sec": 1234.5}': {
-        "step": 100,
-        "loss": 0.42,
-        "tokens_per_sec": 1234.5,
-    },
-    '{"trainLoss": 0.4, "power": 250}': {"trainloss": 0.4, "power": 250},
-    '{"valAcc": 0.4}': {"valacc": 0.4},
-    "{'testacc': 0.4, 'top1-acc': 0.5}": {"testacc": 0.4, "top1-acc": 0.5},
-    '{"access": 3, "account": 4, "power": 250, "mapping": 1, "what": "loss"}': {},
-    "{'accelerate_machine_rank': 0}": {},
-    "2026-11-22 12:00:00 INFO step=100 loss=0.42 lr=1e-4": {"step": 100, "loss": 0.42, "lr": 1e-4},
+FOUND = read_cases(Path(__file__).with_name("metrics.txt"))[1:]
+LINES: dict[str, dict[str, float]] = {
+    **{line: json.loads(f"{{{found}}}") for line, found in FOUND},
     "\x1b[32mloss\x1b[0m: 0.4": {"loss": 0.4},
     "eval/loss: -inf": {"eval/loss": -math.inf},
-    "lr_decay_iters: 5000": {},
-    "2026-11-29,09:34:20 | INFO |   train_loss_ema_samples: 50000": {},
-    "Overriding: learning_rate = 0.001": {},
-    "min_lr: 6e-05, loss_scale: 1024": {},
-    "{'num_workers': 4, 'max_steps': 600, 'learning_rate': 0.0005, 'weight_decay': 0.01}": {},
-    "hyperparameters: lr0=0.01, lrf=0.01, momentum=0.937, warmup_epochs=3.0, iou_t=0.2": {},
-    "Namespace(batch_size=64, steps=100, lr=1.0)": {},
-    "step 3 loss 2.5 batch_size: 8": {"step": 3, "loss": 2.5},
-    '{"step": 3, "batch_size": 8, "loss": 2.5}': {"step": 3, "batch_size": 8, "loss": 2.5},
-    "Epoch: [0] lr: 0.1 loss: 6.9 (6.9) weight_decay: 0.05": {"epoch": 0, "lr": 0.1, "loss": 6.9},
-    "exit code 3": {},
-    "lossless 3": {},
-    "loss: tensor(0.3)": {},
-    "GPU 0 of 8 at port 8080": {},
-    "step 3/10": {},
     "": {},
 }
 
