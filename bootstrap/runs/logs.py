@@ -279,7 +279,8 @@ def _show(
     shown = [_shown(logs, at, wish, as_json=as_json, to=to) for at in range(len(readers))]
     told: list[RunOnABox] = []
     failed: list[str] = []
-    silent = wish.pattern
+    nothing = f"in the last setup {wish.step} printed nothing, as a step that is skipped"
+    silent = f"no line matches {wish.pattern!r}" if wish.pattern else wish.step and nothing
     for at, piece in together(readers, follow=wish.follow):
         if piece:
             silent = ""
@@ -298,7 +299,7 @@ def _show(
             if text not in failed or len(readers) > 1:
                 screen.say(text)
     if silent:
-        screen.note("log", f"no line matches {silent!r}")
+        screen.note("log", silent)
     if told:
         screen.result({"runs": told} if len(readers) > 1 else {"run": told[0]})
     if failed:

@@ -192,6 +192,11 @@ _MOST_BEFORE = 64 * 1024  # bytes of what a login shell's files print that are k
 _LONGEST = 90_000
 """Bytes of a script that fit, as base64, into one argument of a program on Linux (128 KiB)."""
 
+_NO_PIP = (
+    "boxstrap: the environment has no pip; this is the box's own, of another Python. What the "
+    "requirements or python.packages name, boxstrap setup installs."
+)
+
 
 def enter(
     options: BoxOptions, screen: Screen, command: Sequence[str], *, as_json: bool = False
@@ -257,6 +262,8 @@ def _script(box: BoxLogin, command: Sequence[str]) -> str:
     project, home = project_of(box), box.state.home
     words = " ".join(quote(word) for word in (project.folder, *command))
     script = f"box_home={quote(home)} venv={quote(project.venv)}\nset -- {words}\n"
+    if command[:1] in (["pip"], ["pip3"]):
+        script += f'[ -x "$venv/bin/pip" ] || echo {quote(_NO_PIP)} >&2\n'
     script += shell_part("box", "enter")
     if len(script.encode(errors="surrogateescape")) > _LONGEST:
         raise UsageError(

@@ -133,6 +133,8 @@ def test_logs_prints_what_the_run_printed_and_filters_by_since_and_grep(rented: 
         assert ("step 1" in said.out, "no line matches" in said.err) == (is_there, not is_there)
     assert "is no time" in rented.run("logs", "--since", "soon").must(2).err
     assert "no step" in rented.run("logs", "--step", "nine").must(2).err
+    said = rented.run("logs", "--step", "prepare").must(0)
+    assert (said.out, "in the last setup prepare printed nothing" in said.err) == ("", True)
 
 
 def test_ctrl_c_in_logs_follow_says_that_the_run_goes_on_and_how_to_stop_it(rented: Rented) -> None:

@@ -109,6 +109,9 @@ def test_exec_passes_arguments_to_the_box_unchanged(rented: Rented, program: str
 def test_exec_ends_with_the_exit_code_of_its_command(rented: Rented) -> None:
     for code in (1, 2, 10, 130, 255):
         assert raw(rented, "sh", "-c", f"exit {code}").returncode == code
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):  # 255 would be a lost link
+        killed = raw(rented, "sh", "-c", f"kill -{number:d} $$")
+        assert (killed.returncode, killed.stderr) == (128 + number, b"")
     with subprocess.Popen(
         argv(rented, "boxstrap", "yes"),
         cwd=rented.user.place,
@@ -167,6 +170,13 @@ def test_an_interrupted_exec_ends_with_its_signal_code_and_leaves_no_ssh_process
             os.kill(began.pid, number)
         assert began.wait(20) == (-number if number == signal.SIGKILL else 128 + number)
         assert began.stdout.read() == ""  # its end: nobody has it open any more
+
+
+def test_exec_of_pip_says_where_it_is_the_boxs_and_not_of_the_environment(rented: Rented) -> None:
+    told = b"the environment has no pip; this is the box's own"
+    assert told in raw(rented, "pip", "--version").stderr
+    rented.ssh("ln -s /bin/true /workspace/homework/.venv/bin/pip")
+    assert raw(rented, "pip", "--version").stderr == b""
 
 
 def test_exec_passes_stdin_stdout_and_stderr_on_unchanged(rented: Rented) -> None:
