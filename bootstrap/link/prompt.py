@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import stat
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -63,6 +64,8 @@ class Prompt:
             suppress(OSError),  # the terminal hung up
             Path("/dev/tty").open("r+b", buffering=0) as terminal,
         ):
+            if sys.stdin and stat.S_ISFIFO(os.fstat(sys.stdin.fileno()).st_mode):
+                terminal.write(b"Answer here: what is piped in is not read for it.\n")
             terminal.write(question.encode())
             while line := terminal.readline():
                 text = line.decode(errors="replace").strip()

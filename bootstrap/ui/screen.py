@@ -10,9 +10,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from bootstrap.sanitize import sanitize
+from bootstrap.sizes import first_of
 from bootstrap.value import Document
 
 if TYPE_CHECKING:
@@ -58,6 +60,7 @@ class Reporter:
 
 TAIL_LINES = 40
 TAIL_WIDTH = 2000  # characters of one line
+_MOST_WARNINGS = 3  # in a row
 TEXT_LENGTH = 100_000  # characters of one text
 
 Paint = Callable[[str], str]
@@ -94,8 +97,15 @@ class Screen(Reporter, ABC):
         return self.redact(sanitize(text[:TEXT_LENGTH]))
 
     def safe_tail(self, lines: Iterable[str | bytes]) -> list[str]:
-        """Return the last log lines, made safe; of a progress bar only its last state."""
+        """Return the last log lines, made safe; of a progress bar only its last state, of several
+        warnings in a row only the first ones."""
         tail = (
             self.safe_text(line).rstrip().rpartition("\n")[2] for line in deque(lines, TAIL_LINES)
         )
-        return [line[:TAIL_WIDTH].expandtabs(4) for line in tail]
+        safe = (line[:TAIL_WIDTH].expandtabs(4) for line in tail)
+        groups = groupby(safe, lambda line: line.startswith("warning: "))
+        return [
+            line
+            for are_warnings, group in groups
+            for line in (first_of([*group], _MOST_WARNINGS) if are_warnings else group)
+        ]

@@ -16,7 +16,9 @@ from bootstrap.link.prompt import Prompt
 from tests.plain_environment import HERE
 
 
-def on_a_terminal(code: str, *answers: str, unseen: bool = False) -> tuple[str, str]:
+def on_a_terminal(
+    code: str, *answers: str, unseen: bool = False, stdin: int = subprocess.DEVNULL
+) -> tuple[str, str]:
     """Return what the terminal showed and what the code printed when these were the answers.
 
     Without the last one the terminal is closed instead, as with Ctrl-D. `unseen`: all output is
@@ -27,7 +29,7 @@ def on_a_terminal(code: str, *answers: str, unseen: bool = False) -> tuple[str, 
     command = [sys.executable, "-c", f"from bootstrap.link.prompt import Prompt; {code}"]
     process = subprocess.Popen(
         command,
-        stdin=subprocess.DEVNULL,
+        stdin=stdin,
         stdout=writing,
         stderr=subprocess.DEVNULL if unseen else slave,
         start_new_session=True,
@@ -69,6 +71,16 @@ def test_a_yes_or_no_question_repeats_until_answered(typed: tuple[str, ...], ans
     assert "Trust it? (yes/no)" in shown
     assert shown.count("Please type yes or no") == len(typed) - 1
     assert printed.strip() == answer
+
+
+@pytest.mark.slow
+def test_a_question_says_that_it_is_answered_on_the_terminal_where_something_is_piped_in() -> None:
+    code, note = "print(Prompt(print).confirm('Remove it?'))", "what is piped in is not read for it"
+    with subprocess.Popen(["echo", "no"], stdout=subprocess.PIPE) as piped:
+        assert piped.stdout
+        shown, printed = on_a_terminal(code, "y", stdin=piped.stdout.fileno())
+    assert (note in shown, printed) == (True, "True\n")
+    assert note not in on_a_terminal(code, "y")[0]
 
 
 @pytest.mark.parametrize(

@@ -88,6 +88,12 @@ def test_the_log_end_shown_for_a_step_has_limited_lines_and_width(clock):
     lines = written(stream).splitlines()
     assert len(lines) == TAIL_LINES
     assert max(map(len, lines)) < 2100
+    stream = paper()
+    log = [*(f"warning: {n}" for n in range(9)), "error: no solution", "warning: last"]
+    plain(clock, stream).log_tail("python", log)
+    shown = [line.rpartition("|")[2].strip() for line in written(stream).splitlines()]
+    cause = ["error: no solution", "warning: last"]
+    assert shown == ["warning: 0", "warning: 1", "warning: 2", "and 6 more", *cause]
 
 
 def test_plain_output_shows_text_from_a_box_without_control_codes_and_secrets(clock):
