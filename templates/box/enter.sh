@@ -42,8 +42,7 @@ know_terminal() {
   [ ! -r "$venv/etc/conda/activate.sh" ] || . "$venv/etc/conda/activate.sh"
   # While it is open, the box is in use: see lease/activity.py.
   export BOXSTRAP_ENTERED=1
-  # As sshd's own shell a bash would read ~/.bashrc once more, and print what that prints. A signal that ends the command is
-  # told by our exit code: of ssh it would be 255, as if the link were lost. What bash says of it is left out.
+  # As sshd's own shell a bash would read ~/.bashrc and print. Of a command that a signal ended ssh would make 255, not 130.
   [ "$#" -eq 0 ] || { { trap : INT && (SHLVL=$((${SHLVL:-1} + 1)) && exec -- "$@" 2>&3 3>&-); } 3>&2 2>/dev/null; exit; }
 
   # The shell reads its own rc files, and those of images activate other environments, so ours is activated afterwards.
