@@ -78,12 +78,9 @@ def find_failure(
         notice = run.interruption.sentence() if run.interruption else ""
         kind, why = ("node", run.by_node) if run.by_node else ("interrupted", notice)
         return Failure(kind, why, lines=shown)
-    killed = _killed_for_memory(run, shown)
-    if killed:
-        return killed
-    exhausted = _out_of_gpu_memory(traceback or lines[-40:], shown)
-    if exhausted:
-        return exhausted
+    of_gpu = traceback or lines[-40:]
+    if memory := _killed_for_memory(run, shown) or _out_of_gpu_memory(of_gpu, shown):
+        return memory
     if run.rc == _SIGKILL:
         is_counted = run.killed_for_memory.startswith("0 ")
         box = "counted no kill for memory" if is_counted else "does not know what did it"
@@ -100,8 +97,7 @@ def find_failures(
     found = {}
     for run in runs:
         end = log_ends.get(run.path, b"")
-        failure = find_failure(run, end, redact, is_cut=run.log_bytes > END_BYTES)
-        if failure:
+        if failure := find_failure(run, end, redact, is_cut=run.log_bytes > END_BYTES):
             found[run] = failure
     return found
 

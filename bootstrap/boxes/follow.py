@@ -74,9 +74,9 @@ class CompletionPoller(threading.Thread):
     """Poll over the same login whether the writer has ended; close the stream once all is read.
 
     The answer to `query` is a state (`running`, `queued`, or other words), a tab, the file's size
-    in bytes, and optionally the times when the writer ended and when it began, and what
-    `tell_low` is called with once: how little room its disk has. After three
-    unanswered polls in a row the box is given up: the stream is closed, and `trouble` says why.
+    in bytes, and optionally the times when the writer ended and when it began, and what `tell_low`
+    is called with each time: how little room its disk has. After three unanswered polls in a row
+    the box is given up: the stream is closed, and `trouble` says why.
     """
 
     def __init__(
@@ -100,7 +100,6 @@ class CompletionPoller(threading.Thread):
         self._stream = stream
         self._query = query
         self._tell_low = tell_low
-        self._has_told = False
         self._done = threading.Event()
         self.start()
 
@@ -132,14 +131,10 @@ class CompletionPoller(threading.Thread):
     def _is_over(self) -> bool:
         answer = sanitize(run_script(self._wire, self._query, timeout=ANSWER_S)[:MOST_IN_LINE])
         self.state, size, ended, begun, *disk = [*answer.strip().split("\t"), *[""] * 4]
-        if not self._has_told and (low := parse_low_line("\t".join(disk))):
-            self._has_told = True
+        if low := parse_low_line("\t".join(disk)):
             self._tell_low(low)
-        written, self.ended, self.begun = (
-            answer_number(size),
-            answer_time(ended) or None,
-            answer_time(begun) or None,
-        )
+        self.ended, self.begun = answer_time(ended) or None, answer_time(begun) or None
+        written = answer_number(size)
         if written is None:
             raise NoAnswer("its answers make no sense.", where=self._wire.label, hint=_LOOK)
         return self.state not in GOES_ON and self.seen >= written

@@ -6,7 +6,7 @@ import contextlib
 import copy
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bootstrap.boxes.probe import BoxState, probe
 from bootstrap.boxes.run import Run, repository_names, select_runs
@@ -206,10 +206,13 @@ class BoxLogin:
         self.known = self._reached(known)
         try:
             self.known = record.save_box(self.known, is_new=self.is_local)
-        except OSError as error:
-            self._not_kept(write_error(self.known.folder, error).what)
-        except UsageError as error:
-            self._not_kept(str(error))
+        except (OSError, UsageError) as error:
+            why = str(error)
+            if isinstance(error, OSError):
+                why = write_error(self.known.folder, error).what
+            if not self._unwritten:
+                self.reporter.say(f"this box's record can't be saved: {why}")
+            self._unwritten = True
 
     def note_sent(self, here: LocalRepository | None, key: str, workdir: str, **known: str) -> None:
         """Record what was sent, and say whose files share the folder on the box with it."""
@@ -222,11 +225,6 @@ class BoxLogin:
                 "one of its own with --set box.workdir='~/NAME' at each setup and run"
             )
         self.save(self.known.using(key, workdir=workdir, place=place, **known))
-
-    def _not_kept(self, why: str) -> None:
-        if not self._unwritten:
-            self._unwritten = True
-            self.reporter.say(f"this box's record can't be saved: {why}")
 
     def _reached(self, known: KnownBox) -> KnownBox:
         """Note time and route of the login; via boxstrap's own ssh entry the route is known."""
@@ -536,13 +534,8 @@ class BoxLogin:
         """Ask for its state together with details of its runs. Raises as `refresh`."""
         from bootstrap.boxes.run_details import ask_details  # late: a setup asks for none
 
-        self.state, self._details = ask_details(
-            self.wire,
-            workdir=self.workdir,
-            repo_key=self.repo_key,
-            repo_root=self.repo_root,
-            redact=self.known.secrets or (),
-        )
+        asked = ask_details(self.wire, *self._about, redact=self.known.secrets or ())
+        self.state, self._details = asked
         self._tell_by_runs()
 
     @property
@@ -593,18 +586,10 @@ class BoxLogin:
 
 
 def _probed(wire: Wire, about: _About, script: str | None) -> BoxState:
-    workdir, key, root = about
     if script is None:
-        return probe(wire, workdir=workdir, repo_key=key, repo_root=root)
+        return probe(wire, *about)
     from bootstrap.profile.detect_provider import all_hints  # late, to not delay the login
 
-    return probe(
-        wire,
-        workdir=workdir,
-        repo_key=key,
-        repo_root=root,
-        script=script,
-        hint_names=all_hints().env,
-        hint_files=all_hints().files,
-        needs_runs=False,
-    )
+    hints = all_hints()
+    signs: dict[str, Any] = {"hint_names": hints.env, "hint_files": hints.files}
+    return probe(wire, *about, script=script, **signs, needs_runs=False)

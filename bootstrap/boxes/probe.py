@@ -351,10 +351,10 @@ class BoxState:
 
 def probe(  # noqa: PLR0913 - one value for each thing a box can be asked
     wire: Wire,
-    *,
     workdir: str = "",
     repo_key: str = "",
     repo_root: str = "",
+    *,
     script: str = "",
     hint_names: Collection[str] = (),
     hint_files: Collection[str] = (),

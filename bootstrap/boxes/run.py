@@ -316,7 +316,7 @@ class Run(Document):
         soon = (self.seconds(self.over) or 0) < _NO_TIME_S
         return soon and not self.log_bytes and not results
 
-    def _ending(self) -> str:
+    def _ending(self) -> str:  # noqa: PLR0911 - each end in its words
         if self.stopped and not self.begun:
             return "was stopped before it began"
         if self.stopped:
@@ -327,17 +327,14 @@ class Run(Document):
             verb = "interrupted" if self.begun else "not started"
             own = "" if self.rc == STOPPED else f", after exit code {self.rc}"
             return f"was {verb}: {self.interruption.sentence()}{own}"
-        if self.by_node or self.ended.startswith("after "):
-            return self._by_another()
+        if self.by_node:
+            verb = "not started" if self.ended.endswith("missing") else "ended"
+            return f"was {verb}: {self.by_node}"
+        if self.ended.startswith("after "):
+            return f"was not started, since {self.ended[6:]} did not end with 0"
         if self.rc is None:
             return "ended, but its exit code could not be written: the disk was full"
         return f"ended with exit code {self.rc}{self._decided()}" if self.rc else "finished"
-
-    def _by_another(self) -> str:
-        if not self.by_node:
-            return f"was not started, since {self.ended[6:]} did not end with 0"
-        verb = "not started" if self.ended.endswith("missing") else "ended"
-        return f"was {verb}: {self.by_node}"
 
     def _decided(self) -> str:
         """Name the pipeline part (counted from 1) and the signal that decided the exit code."""

@@ -11,8 +11,7 @@ from bootstrap.boxes.probe import BoxState, probe_query, read_probe
 from bootstrap.boxes.run import Run, is_name
 from bootstrap.boxes.trees import RiskyFolder, TreeUse, read_risks, read_uses
 from bootstrap.errors import NotSafeError
-from bootstrap.link.exchange import answer_number as to_number
-from bootstrap.link.exchange import run_script
+from bootstrap.link.exchange import answer_number, run_script
 from bootstrap.link.wire import Wire
 from bootstrap.onbox.run_folder import END_BYTES, MOST_ENDS
 from bootstrap.sanitize import sanitize
@@ -103,7 +102,7 @@ NO_DETAILS = RunDetails()
 
 
 def ask_details(
-    wire: Wire, *, workdir: str, repo_key: str, repo_root: str, redact: Sequence[str]
+    wire: Wire, workdir: str, repo_key: str, repo_root: str, *, redact: Sequence[str]
 ) -> tuple[BoxState, RunDetails]:
     """Probe and get the details; the box redacts the secrets in `redact`. Raises as `probe`."""
     details = json.dumps({"redact": [*redact]})
@@ -227,7 +226,7 @@ def results_in_the_way(said: Sequence[str], where: str, name: str) -> NotSafeErr
     """Return the error for a run that would overwrite results, as `keep_results.py` says."""
     rows = []
     for words in (line.split() for line in said):
-        count, total = map(to_number, [*words, "", "", ""][1:3])
+        count, total = map(answer_number, [*words, "", "", ""][1:3])
         if len(words) == 4 and count is not None and total is not None:
             run, _, _, why = words
             what = f"{run}: {grouped_number(count)} files, {size(total)}; " if run != "-" else ""

@@ -285,10 +285,7 @@ class SampledGpu(_BoxPart):
 GpuRow = tuple[Level | None, Count | None, Level | None, Level | None]
 """Load, used memory, power, temperature."""
 SampleRow = tuple[
-    Seconds,
-    Level | None,
-    Count | None,
-    Annotated[tuple[GpuRow | None, ...], Field(max_length=128)],
+    Seconds, Level | None, Count | None, Annotated[tuple[GpuRow | None, ...], Field(max_length=128)]
 ]
 """Time on the box's clock, CPU load, used memory, and a row for each GPU."""
 
@@ -327,10 +324,8 @@ class RunHistory(_BoxPart):
     def read_samples(self) -> tuple[SampleHead, list[SampleRow]]:
         """Parse the monitor's samples, if there are any; invalid lines are left out."""
         head, *rows = self.samples or ("",)
-        found = (_read_line(_sample_row(), row) for row in rows)
-        return _read_line(TypeAdapter(SampleHead), head) or SampleHead(), [
-            row for row in found if row
-        ]
+        found = filter(None, (_read_line(_sample_row(), row) for row in rows))
+        return _read_line(TypeAdapter(SampleHead), head) or SampleHead(), [*found]
 
 
 def ask_history(box: AskedBox, run: Run) -> RunHistory:

@@ -309,8 +309,7 @@ def take_secrets(
     """Return the secrets of `names`; a `.env` may be in `folder`. No command is run yet. Raises
     UsageError naming those that have no source."""
     sources = find_sources(names, folder, environment)
-    missing = [name for name in names if name not in {source.name for source in sources}]
-    if missing:
+    if missing := [name for name in names if name not in {source.name for source in sources}]:
         raise UsageError(
             f"the profile names secrets that are not in your environment: {', '.join(missing)}.",
             where="secrets",

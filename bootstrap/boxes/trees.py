@@ -41,10 +41,6 @@ _WORDS = {
 }
 
 
-def is_content(kind: str) -> bool:
-    return kind in _WORDS
-
-
 @dataclass(frozen=True)
 class TreeContent(Document):
     """Something in a tree that was not placed there, or a use of the tree."""
@@ -183,7 +179,7 @@ def parse_trees(answer: bytes, wire: Wire, box: str) -> Cleaned:
         kinds.add(said.kind)
         what, name, became = said.text("what"), said.text("name"), said.text("became")
         size = said.count("bytes") or 0
-        if said.kind == "holds" and is_content(what):
+        if said.kind == "holds" and what in _WORDS:
             holds.append(_content(said))
         elif said.kind == "tree":
             key, kib = said.text("key"), said.count("kib") or 0
@@ -460,7 +456,7 @@ def parse_made(answer: bytes, wire: Wire) -> BoxContent:
         kinds.add(said.kind)
         what, name, commit = said.text("what"), said.text("name", _LONGEST_REF), _id(said, "commit")
         run, key = said.text("run"), said.text("key")
-        if said.kind == "holds" and is_content(what):
+        if said.kind == "holds" and what in _WORDS:
             holds.append(_content(said))
         elif said.kind == "ref" and commit:
             refs.append((commit, name))

@@ -47,8 +47,7 @@ def members(group: str) -> list[str]:
     """Return the hosts of a group, patterns as they are. Raises UsageError if there is none."""
     written = read_groups()
     rented = [box.name for box in reversed(all_boxes()) if box.group == group]
-    found = [*written.get(group, ()), *rented]
-    if found:
+    if found := [*written.get(group, ()), *rented]:
         return found
     names = group_names()
     there = f"There are: {', '.join(names)}" if names else "There is none yet."

@@ -273,8 +273,7 @@ class _NodeStart:
         elastic = _ELASTIC.search(wanted.command)
         with _Check(self._context.box, wanted.gpus) as check:
             facts = meeting.gather("facts", rank, check.hear("facts"))
-            problems = differences(dict(zip(names, facts, strict=True)))
-            if problems:
+            if problems := differences(dict(zip(names, facts, strict=True))):
                 raise BoxLacksError(
                     f"the nodes can't train together: {'; '.join(problems)}.",
                     hint="Nothing was started. Make them the same, or use other boxes.",

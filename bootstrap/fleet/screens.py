@@ -292,8 +292,7 @@ class _LiveBoxes(BoxScreens):
         self.leave()
         for host, box in self._of.items():
             told = [*box.warnings, *([] if self._brief else box.texts)]
-            lines = [line for text in told for line in text.splitlines()]
-            if lines:
+            if lines := [line for text in told for line in text.splitlines()]:
                 name = self._names[host]
                 self._screen.result({}, "\n".join(f"{name} | {line}" for line in lines))
         self._table({host: box.summary for host, box in self._of.items()})

@@ -137,13 +137,7 @@ def resolve(
     """
     chosen = _existing_identity(identity or target.identity)
     arguments = ["ssh", "-G"]
-    options = {
-        "-F": config,
-        "-l": target.user,
-        "-p": target.port,
-        "-i": chosen,
-        "-J": target.jump,
-    }
+    options = {"-F": config, "-l": target.user, "-p": target.port, "-i": chosen, "-J": target.jump}
     for option, value in options.items():
         if value is not None:
             arguments += [option, str(value)]
@@ -294,8 +288,7 @@ def _agent_socket(text: str | None, tokens: Mapping[str, str]) -> str | None:
 def _proxy_command(
     settings: SshSettings, tokens: Mapping[str, str], config: Path | None
 ) -> str | None:
-    jump = _jump(settings)
-    if jump:
+    if jump := _jump(settings):
         *before, last = jump.split(",")
         arguments = ["ssh", *(["-F", str(config)] if config else [])]
         arguments += ["-J", ",".join(before)] if before else []

@@ -80,8 +80,7 @@ def read_key_file(path: Path) -> KeyFile:
         return KeyFile(path, beside, False, "its private key file does not exist")
     except OSError as error:
         return KeyFile(path, beside, False, f"can't be read: {error.strerror}")
-    alone = parse_public_key(data.decode("utf-8", "replace"))
-    if alone:
+    if alone := parse_public_key(data.decode("utf-8", "replace")):
         return KeyFile(path, alone, False, "it is a public key; its private half is in no agent")
     if owner == os.getuid() and mode & 0o077:
         problem = f"others can read it, so ssh ignores it: chmod 600 {path}"

@@ -14,14 +14,7 @@ from bootstrap.link.exchange import run_script_checked
 from bootstrap.link.wire import LinkLost, Wire
 from bootstrap.sanitize import sanitize
 from bootstrap.steps.event_codes import explain
-from bootstrap.steps.shell import (
-    Value,
-    assignments,
-    bare_shell,
-    called,
-    sent_program,
-    shell_part,
-)
+from bootstrap.steps.shell import Value, assignments, bare_shell, called, sent_program, shell_part
 from bootstrap.value import dataclass
 
 
@@ -179,8 +172,7 @@ def _launched(wire: Wire, start: LaunchOptions, program: bytes) -> bool:
     )
     answer = run_script_checked(wire, query, script + program + start.secrets, timeout=120)
     lines = sanitize(answer.output).splitlines()
-    lacks = [line.split("\t", 2)[1:] for line in lines if line.startswith("lacks\t")]
-    if lacks:
+    if lacks := [line.split("\t", 2)[1:] for line in lines if line.startswith("lacks\t")]:
         raise _lacks(lacks, wire.label)
     if "short" in lines:
         raise LinkLost(wire.label, "the script did not arrive whole, so nothing was started")

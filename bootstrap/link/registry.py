@@ -58,8 +58,7 @@ def _boxes_of(key: str) -> list[record.KnownBox]:
     known = record.all_boxes()
     of_key = [(box, each) for box in known if (each := box.of(key))]
     # What a box says of itself doesn't put it beside those to which work was sent from here.
-    found = [box for box, each in of_key if each.used] or [box for box, _ in of_key]
-    if found:
+    if found := [box for box, each in of_key if each.used] or [box for box, _ in of_key]:
         return found
     if not known:
         for box in record.unreadable_record():

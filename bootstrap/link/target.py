@@ -283,8 +283,7 @@ def _check_ipv6(text: str, address: str) -> None:
         ipaddress.IPv6Address(address)
     except ValueError:
         raise _wrong(text, f"{address} is no IPv6 address") from None
-    zone = address.partition("%")[2]
-    if zone:
+    if zone := address.partition("%")[2]:
         _check_word(text, "zone", zone, "._-")
 
 

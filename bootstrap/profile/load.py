@@ -364,8 +364,7 @@ def find_profile(name_or_path: str) -> Path:
     Raises ProfileError that lists the known names."""
     if is_path(name_or_path):
         return paths.expanded(name_or_path)
-    found = _in(paths.config_dir(), name_or_path) or shipped_profile(name_or_path)
-    if found:
+    if found := _in(paths.config_dir(), name_or_path) or shipped_profile(name_or_path):
         return found
     if _NAME.fullmatch(name_or_path) and Path(name_or_path).is_file():
         return Path(name_or_path)

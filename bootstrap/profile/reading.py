@@ -144,8 +144,7 @@ def unknown_key(name: str, prefix: str, fields: Iterable[str]) -> str:
     if close:
         return f"there is no such key; did you mean {prefix}{close}?"
     last = {key.rpartition(".")[2]: key for key in reversed([key for key, _ in PROFILE.leaves()])}
-    close = last.get(name) or last.get(nearest(name, last), "")
-    if close:
+    if close := last.get(name) or last.get(nearest(name, last), ""):
         return f"there is no such key here; did you mean {close}?"
     return f"there is no such key; there are: {', '.join(known)}"
 

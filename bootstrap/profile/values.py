@@ -60,8 +60,7 @@ class Rule:
         """Return `text`, or raise ValueError that says what is wrong with it."""
         if self.block:
             text = text.rstrip("\n")
-        wrong = self._wrong(text)
-        if wrong:
+        if wrong := self._wrong(text):
             raise ValueError(f"{wrong}: {_ONE_LINE}" if self.block and "\n" in text else wrong)
         return self.finish(text) if self.finish else text
 

@@ -127,8 +127,7 @@ def _stop(label: str, line: int | None, message: str) -> WrongProfileError:
 
 
 def _build(text: str, label: str) -> tuple[Node, list[ProfileProblem]]:
-    bad = _UNPRINTABLE.search(text)
-    if bad:
+    if bad := _UNPRINTABLE.search(text):
         line = text.count("\n", 0, bad.start()) + 1
         raise _stop(label, line, f"a character that can't be seen (U+{ord(bad.group()):04X})")
     composer = _Composer(text, label)

@@ -435,8 +435,7 @@ class Ec2(CloudAccount):
         found = self._instances(region, InstanceIds=[instance])
         nics = [nic for one in found for nic in one["NetworkInterfaces"]]
         groups = [group for nic in nics for group in nic["Groups"]]
-        ours = [one["GroupId"] for one in groups if one["GroupName"].partition("-")[0] == TAG]
-        if ours:
+        if ours := [one["GroupId"] for one in groups if one["GroupName"].partition("-")[0] == TAG]:
             asked = self._aws.ask("describe_security_groups", region, GroupIds=ours)
             return self._admit(asked["SecurityGroups"][0], region)
         return False

@@ -172,8 +172,7 @@ def guard_once(screen: Screen, look_at_all: LookAtAll) -> None:
         {"boxes": found, "not_by_id": others, "without_lease": unheld},
         "\n".join(lines) or "no box that is known here has a lease",
     )
-    error = next((one.error for one in found if one.error), None)
-    if error:
+    if error := next((one.error for one in found if one.error), None):
         raise error
     if over:
         raise UnreachableError(
@@ -221,10 +220,9 @@ def _is_let_go(box: KnownBox) -> bool:
 def _look(box: KnownBox, screen: Screen) -> GuardedBox:
     account, box_id = account_of(box.host_text)
     rented = account.box(box_id)  # also shows that the key works, before anything is counted
-    if box.lease.get("held") == "yes":
-        holds = _how_it_holds(box, rented, account, screen)
-        if holds:
-            return GuardedBox(box.name, box.host_text, holds)
+    says_so = box.lease.get("held") == "yes"
+    if says_so and (holds := _how_it_holds(box, rented, account, screen)):
+        return GuardedBox(box.name, box.host_text, holds)
     if rented is None or rented.state in _ENDED:
         words = _ENDED[rented.state if rented else RentedState.GONE]
         return GuardedBox(box.name, box.host_text, words)

@@ -113,8 +113,7 @@ class BoxTrees:
     def _of_tree(self, tree: UnsentContent) -> Iterator[Loss]:
         here = self._here(tree)
         lost = only_there(here, {commit for commit, _ in tree.refs}) if here else None
-        refs = [ref for commit, ref in tree.refs if lost is None or commit in lost]
-        if refs:
+        if refs := [ref for commit, ref in tree.refs if lost is None or commit in lost]:
             yield Loss("commits", tree.name, f"commits that are only there: {_few(refs)}")
         ways = self._ways_on(tree, here)
         for folder in tree.risky:

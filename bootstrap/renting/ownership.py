@@ -121,8 +121,7 @@ def _checked(account: CloudAccount, box_id: str, box: BoxLogin) -> RentedBox:
             where=box.name,
             hint=f"Nothing was destroyed. If you mean that one: boxstrap down --host {host}",
         )
-    others = [one for one in all_boxes() if one.host_text == host and one.name != box.name]
-    if others:
+    if others := [one for one in all_boxes() if one.host_text == host and one.name != box.name]:
         other = others[0].name
         raise NotSafeError(
             f"it says that it is {host}, and that is the box {other}.",

@@ -183,8 +183,7 @@ def _is_full(folder: Path) -> bool:
 
 def git_error(folder: Path, failure: GitError, written: Path | None = None) -> BoxstrapError:
     """Return the error for what a healthy repository can't cause; `written`: where git writes."""
-    amiss = disk_error(written or folder, failure)
-    if amiss:
+    if amiss := disk_error(written or folder, failure):
         return amiss
     kind = UsageError if failure.returncode == TIMED_OUT else BoxstrapError  # a pipe, a lost disk
     lines = [shown(line) for line in failure.said.splitlines() if line.strip()]

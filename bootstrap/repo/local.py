@@ -266,8 +266,7 @@ def _no_such(repository: Repository, ref: str | None) -> BoxstrapError:
 
 def _branch(repository: Repository) -> str | None:
     """Return the branch of HEAD; None if it is detached, or if its name can't be shown."""
-    usual = _ON_A_BRANCH.fullmatch(repository.view.head or "")
-    if usual:
+    if usual := _ON_A_BRANCH.fullmatch(repository.view.head or ""):
         branch = usual[1]
     else:
         from git import Repo  # late: it takes longer than everything else here
@@ -420,8 +419,7 @@ def _new_identity(git_dir: Path, usual: str, first: str, marks: list[int]) -> Id
     if mirrors in git_dir.parents:
         return new
     others = [each for each in _known_identities() if mirrors not in Path(each.git_dir).parents]
-    moved = [each for each in others if first and each.root == first and not each.exists]
-    if moved:
+    if moved := [each for each in others if first and each.root == first and not each.exists]:
         last = max(moved, key=lambda each: each.created)
         with contextlib.suppress(OSError):
             last.file.unlink()

@@ -83,8 +83,7 @@ def locate(path: Path) -> Place:
     for folder in (start, *start.parents):
         dot_git = folder / ".git"
         git_dir = _led_to(dot_git) if dot_git.is_file() else dot_git
-        common_dir = _common_dir(git_dir)
-        if common_dir:
+        if common_dir := _common_dir(git_dir):
             return Place(folder, real(git_dir), common_dir, bare=False)
         if dot_git.is_file():
             break

@@ -484,8 +484,7 @@ class _Taker:
             )
 
     def _refuse_credentials(self, paths: Iterable[bytes]) -> None:
-        found = find_credentials(self.here.root, paths)
-        if found:
+        if found := find_credentials(self.here.root, paths):
             raise UsageError(
                 f"new files look like credentials, and would travel:\n{_listed(found)}",
                 where=shown(str(self.here.root)),

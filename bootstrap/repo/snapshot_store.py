@@ -207,8 +207,7 @@ class SnapshotStore:
         needed = set[str]()
         for snapshot in {*state.taken[-KEPT:], *state.sent[-KEPT:], state.id}:
             asked = ("rev-parse", "--verify", "-q", f"{snapshot}^{{tree}}")
-            tree = run_git(self.folders, *asked, ok=(0, 1)).decode().strip()
-            if tree:
+            if tree := run_git(self.folders, *asked, ok=(0, 1)).decode().strip():
                 listed = run_git(self.folders, "ls-tree", "-r", "-t", "-z", tree).split(b"\0")
                 needed |= {entry.split(None, 3)[2].decode() for entry in listed if entry}
                 needed |= {snapshot, tree}

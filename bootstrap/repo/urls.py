@@ -62,8 +62,7 @@ def check_url(url: str) -> UrlKind:
     not https, ssh (`ssh://` or `user@host:path`), http or git.
     """
     _check_characters(url)
-    scheme = _SCHEME.fullmatch(url)
-    if scheme:
+    if scheme := _SCHEME.fullmatch(url):
         return _check_with_scheme(url, scheme[1], scheme[2])
     return _check_without_scheme(url)
 
@@ -92,8 +91,7 @@ def as_https(url: str) -> str:
     """Return the repository's https address, without user-info. Raises as `check_url`."""
     kind = check_url(url)
     bare = without_user_info(url)
-    scheme = _SCHEME.fullmatch(bare)
-    if scheme:
+    if scheme := _SCHEME.fullmatch(bare):
         authority, path = _split_authority(scheme[2])
         host = authority.rpartition("@")[2]
     else:
@@ -121,8 +119,7 @@ def _check_characters(url: str) -> None:
         )
     if url.startswith("-"):
         raise _refused(url, "it starts with a dash, which git reads as an option")
-    helper = re.match(_HELPER, url)
-    if helper:
+    if helper := re.match(_HELPER, url):
         raise _refused(url, f"`{helper[1]}::` runs a helper program of git")
     for character in url:
         if unicodedata.category(character) in _HIDDEN:
@@ -187,8 +184,7 @@ def _check_path(url: str, path: str, root: str) -> None:
 
 def _check_text(url: str, text: str, what: str) -> None:
     plain = ("a" if not c.isascii() and c.isalnum() else c for c in text)
-    odd = re.search(_OUT_OF_PLACE, "".join(plain))
-    if odd:
+    if odd := re.search(_OUT_OF_PLACE, "".join(plain)):
         raise _refused(url, f"{what} contains {_named(odd[0])}: write %{ord(odd[0]):02X} for it")
     if re.search(_BAD_ESCAPE, text):
         raise _refused(url, f"{what} contains a % that stands for no printable character")

@@ -294,8 +294,7 @@ def find_credentials(root: Path, paths: Iterable[bytes]) -> dict[bytes, str]:
         name = decoded(path)
         begin = begin_of(root / name, READ_FOR_CREDENTIALS) if left > 0 else b""
         left -= len(begin)
-        what = credential_by_name(name) or credential_by_content(name, begin)
-        if what:
+        if what := credential_by_name(name) or credential_by_content(name, begin):
             found[path] = what
     return found
 

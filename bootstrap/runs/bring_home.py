@@ -188,8 +188,7 @@ class _Bringing:
                 results=kept.results
                 or ("" if record.notes.get("results", b"").strip() else "none"),
             )
-            history = self._history(kept.run)
-            if history:
+            if history := self._history(kept.run):
                 folder.put(HISTORY, history.model_dump_json())
                 if not kept.run.goes_on:
                     self._put_page(folder, kept, history)
@@ -290,12 +289,8 @@ class _Bringing:
             self._box.reporter.warn(f"no report of {kept.run.name} was made: {page.what}")
 
     def _notes(self, notes: dict[str, bytes]) -> dict[str, str]:
-        left_out = (TIMES, SAMPLES)
-        return {
-            name: self._text(text).strip()[:_NOTE]
-            for name, text in notes.items()
-            if name not in left_out
-        }
+        own = {name: text for name, text in notes.items() if name not in (TIMES, SAMPLES)}
+        return {name: self._text(text).strip()[:_NOTE] for name, text in own.items()}
 
     def _text(self, text: bytes) -> str:
         return self._box.redactor.text(sanitize(text))

@@ -261,8 +261,7 @@ def _prepare_here(editor: Editor, host: str, screen: Screen) -> None:
         except alias.NoWindowsError as error:
             screen.warn(f"{editor.title}'s settings were not found: {error}")
             return
-    trouble = update_user_settings(editor, host, windows_home)
-    if trouble:
+    if trouble := update_user_settings(editor, host, windows_home):
         screen.warn(trouble)
 
 
@@ -321,8 +320,7 @@ def _run(command: list[str], screen: Screen) -> bool:
 
 def _host(box: BoxLogin, screen: Screen) -> str:
     """Return the host for the editor: its ssh alias, which has port, key and host key."""
-    alias = update_alias(box.known, screen, is_noisy=box.state.is_noisy)
-    if alias:
+    if alias := update_alias(box.known, screen, is_noisy=box.state.is_noisy):
         # URIs are lower-case, and the entries that boxstrap writes match lower case too.
         return alias if is_users_alias(box.known) else alias.lower()
     endpoint = box.endpoint

@@ -195,10 +195,7 @@ _RESULTS = {
     "overwritten": "results overwritten on the box",
     "away": "results pulled elsewhere",
 }
-_UNASKED = {
-    "box": "results, if any, on the box",
-    "lost": "results, if any, went with the box",
-}
+_UNASKED = {"box": "results, if any, on the box", "lost": "results, if any, went with the box"}
 """Where no box was asked for them yet."""
 _LOG = {
     "home": "log at home",
@@ -314,7 +311,10 @@ def kept_instead(
     """
     if isinstance(error, WhichBoxError) and error.has_several:
         raise error
-    found = _of_this_repository(options, is_unreachable=isinstance(error, UnreachableError))
+    is_unreachable = isinstance(error, UnreachableError)
+    known = {(box.name, box.created) for box in all_boxes()}
+    kept = (one for one in all_kept() if is_unreachable or (one.box, one.created) not in known)
+    found = _meant(options, [one for one in kept if one.place])
     chosen = _chosen(found, names)
     if len(chosen) < max(1, len(names)):
         raise error
@@ -323,7 +323,7 @@ def kept_instead(
         listed = "".join(f"\n  --host {box}" for box in sorted(boxes))
         what = f"which box? Runs that are meant came home from {len(boxes)}:{listed}"
         raise UsageError(what, hint="Name one of them; boxstrap runs lists them.") from None
-    if isinstance(error, UnreachableError):
+    if is_unreachable:
         newest = next((one for one in _known(options) if one.run.has_begun), chosen[0])
         if not names and newest.id != chosen[0].id:
             older, there = chosen[0].run.name, f"{newest.run.name} is the newest run known"
@@ -350,12 +350,6 @@ def _known(options: BoxOptions) -> list[RunAtHome]:
     """Return the runs that may be meant, wherever they are, the newest first."""
     found = _merged([*all_boxes(), *ended_boxes()]).values()
     return _meant(options, sorted(found, key=order, reverse=True))
-
-
-def _of_this_repository(options: BoxOptions, *, is_unreachable: bool) -> list[RunAtHome]:
-    known = {(box.name, box.created) for box in all_boxes()}
-    found = [one for one in all_kept() if is_unreachable or (one.box, one.created) not in known]
-    return _meant(options, [one for one in found if one.place])
 
 
 def _meant(options: BoxOptions, found: Iterable[RunAtHome]) -> list[RunAtHome]:
@@ -407,7 +401,6 @@ class MeasuredRun:
 class SameRun:
     """What a run would take on another GPU, or why that can't be said."""
 
-    gpu: str
     seconds: float | None = None
     why_not: str = ""
 
@@ -459,14 +452,14 @@ def same_run(run: MeasuredRun, price: Price, others: Sequence[MeasuredRun]) -> S
     """Return what the run would take on the price's GPU, by the measured speeds of both. It says
     nothing where the memory would not do, or one of the two was never measured here."""
     if run.peak_gb and run.peak_gb * 1e9 > price.shown_bytes:
-        return SameRun(price.gpu, why_not=f"it used {run.peak_gb:.1f} GB")
+        return SameRun(why_not=f"it used {run.peak_gb:.1f} GB")
     if price.is_a(run.gpu):
-        return SameRun(price.gpu, run.seconds)
+        return SameRun(run.seconds)
     known = next((one for one in others if one.speeds and price.is_a(one.gpu)), None)
     if not run.speeds or known is None:
         missing = run.gpu if not run.speeds else price.gpu
-        return SameRun(price.gpu, why_not=f"the smoke test never measured a {missing} here")
+        return SameRun(why_not=f"the smoke test never measured a {missing} here")
     kind = next((kind for kind in _KINDS if kind in run.speeds and kind in known.speeds), "")
     if not kind:
-        return SameRun(price.gpu, why_not="the two were measured with different numbers")
-    return SameRun(price.gpu, run.seconds * run.speeds[kind] / known.speeds[kind])
+        return SameRun(why_not="the two were measured with different numbers")
+    return SameRun(run.seconds * run.speeds[kind] / known.speeds[kind])

@@ -7,7 +7,7 @@ import gc
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from bootstrap.boxes.at_home import WHOLE, LogPart, RunAtHome
 from bootstrap.boxes.disk import LowDisk
@@ -44,8 +44,6 @@ class LogReader:
     _has_told: bool = False
     over: Run | None = None
     """The run as it ended; None while it is live, or if its end is not asked for."""
-    tell_low: Callable[[LowDisk], None] = lambda _: None
-    """Called if the disk of a run that is followed will soon be full."""
     part: LogPart = WHOLE
     """What is read of it as it is; as it grows, the last lines alone are a part."""
 
@@ -134,9 +132,9 @@ class LogReader:
             raise end.trouble or LinkLost(self.box.label)
 
     def _low(self, low: LowDisk) -> None:
-        if not self._has_told:  # once, over all links
+        if self.run and not self._has_told:  # once, over all links
             self._has_told = True
-            self.tell_low(low)
+            self.box.reporter.warn(f"{self.run.name}: {low.words()}")
 
     def _start(self, wire: Wire, since: int | None, lines: int | None = None) -> int | None:
         """Ask where the log goes on after a hole at `at`, or was written since, or where its last

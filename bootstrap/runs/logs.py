@@ -11,11 +11,9 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from functools import partial
 from typing import BinaryIO
 
 from bootstrap.boxes.at_home import LogPart, RunAtHome
-from bootstrap.boxes.disk import LowDisk
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.boxes.run import Run, RunOnABox, called, qualified, repository_names
 from bootstrap.boxes.secrets import redactor_of_all
@@ -341,7 +339,7 @@ def _readers(box: BoxLogin, wish: LogOptions, screen: Screen) -> list[LogReader]
         setup = box.state.working[0] if box.state.working else box.state.last_setup.get("setup")
         if not setup:
             raise UsageError("no setup was made on this box.", where=box.label)
-        return [_reader(box, f"setups/{setup}/logs/{wish.step}.log", None)]
+        return [LogReader(box, f"setups/{setup}/logs/{wish.step}.log")]
     runs = list(dict.fromkeys(_meant(box, wish)))
     words = [
         f"{called(one.name)} of {box.repository(one)}"
@@ -350,15 +348,10 @@ def _readers(box: BoxLogin, wish: LogOptions, screen: Screen) -> list[LogReader]
         for one in runs
     ]
     screen.note("log", ", ".join(words))
-    readers = [_reader(box, one.log, one) for one in runs]
-    for reader, one in zip(readers, runs, strict=True):
+    readers = [LogReader(box, one.log, one, one.log_kept) for one in runs]
+    for reader in readers:
         reader.turn = readers[0].turn
-        reader.tell_low = partial(_warn_of_disk, screen, one)
     return readers
-
-
-def _warn_of_disk(screen: Screen, run: Run, low: LowDisk) -> None:
-    screen.warn(f"{run.name}: {low.words()}")
 
 
 def _meant(box: BoxLogin, wish: LogOptions) -> list[Run]:
@@ -371,10 +364,6 @@ def _meant(box: BoxLogin, wish: LogOptions) -> list[Run]:
         hint = f"See: boxstrap status --host {box.name}"
         raise UsageError("no run is running.", where=box.label, hint=hint)
     return living[::-1]
-
-
-def _reader(box: BoxLogin, file: str, run: Run | None) -> LogReader:
-    return LogReader(box, file, run, at=run.log_kept if run else 0)
 
 
 def _shown(

@@ -34,13 +34,7 @@ from bootstrap.onbox.results.run_results import is_meant
 from bootstrap.repo.names import shown
 from bootstrap.runs.bring_home import as_it_is_now, ask_ahead, bring_home, note_results
 from bootstrap.runs.known_runs import over_at_home
-from bootstrap.runs.pull_result import (
-    BroughtRun,
-    NoResultsError,
-    Pulled,
-    lines_of_all,
-    no_results,
-)
+from bootstrap.runs.pull_result import BroughtRun, NoResultsError, Pulled, lines_of_all, no_results
 from bootstrap.runs.upkeep import report_safe_results
 from bootstrap.sanitize import sanitize
 from bootstrap.sizes import first_of, size
@@ -93,15 +87,8 @@ def pull_results(options: BoxOptions, screen: Screen, wish: PullOptions) -> None
         run = _meant(box, wish.run, may_begin=wish.watch)
         brought = _bring(box, screen, wish, run, lambda: asked.append(ask_content(box)))
         _say_at_risk(box, screen, *asked)
-        others = (
-            []
-            if wish.run
-            else [
-                one.name
-                for one in box.runs(None)
-                if one != brought.run and _is_only_there(box, one)
-            ]
-        )
+        every = [] if wish.run else box.runs(None)
+        others = [one.name for one in every if one != brought.run and _is_only_there(box, one)]
     screen.result(brought, "\n".join(brought.lines()))
     if others:
         names = ", ".join(first_of(others, 5))
@@ -138,10 +125,7 @@ def pull_several(
         meant += [_meant(box, name) for name in names]
         brought = [_bring(box, screen, wish, run) for run in meant]
         _say_at_risk(box, screen)
-    screen.result(
-        {"runs": brought},
-        "\n".join(lines_of_all(brought)) or "no run has begun here",
-    )
+    screen.result({"runs": brought}, "\n".join(lines_of_all(brought)) or "no run has begun here")
     refused = list[BoxstrapError]()
     for one in brought:
         try:
@@ -325,8 +309,9 @@ class _Pull:
                 if watches:
                     note_results(self._box, self._run, manifest, self._landing.place)
             if is_over:
-                if self._wish.without:
-                    self._warn_unmet(done.look.unmet)
+                for one in done.look.unmet if self._wish.without else ():
+                    unmet = f"--without {shown(one)}: no result of {self._run.name} has that name"
+                    self._screen.warn(unmet)
                 break
             if watches:
                 self._warn(done)
@@ -364,12 +349,6 @@ class _Pull:
             if not done.may_come(path) and path not in self._warned:
                 self._warned.add(path)
                 self._screen.warn(f"{path}: {why}")
-
-    def _warn_unmet(self, patterns: Sequence[str]) -> None:
-        for one in patterns:
-            self._screen.warn(
-                f"--without {shown(one)}: no result of {self._run.name} has that name"
-            )
 
     def _rounds(self) -> Iterator[PullRound]:
         """Yield a round per look, across lost links. Raises as `ReconnectingLink.reconnect`."""

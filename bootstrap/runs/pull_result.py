@@ -84,20 +84,13 @@ class Pulled(Document):
         )
         never = self.manifest.never
         again = "Run the same command again to go on." if len(never) < len(missing) else ""
-        raise NotSafeError(
-            "\n  ".join([head, *rows]),
-            where=self.manifest.origin.box,
-            hint=f"{still}Everything else is here. {again}".strip() + self._way_on(),
-        )
-
-    def _way_on(self) -> str:
-        """Say what to do about what no other pull brings."""
-        if not (never := self.manifest.never):
-            return ""
-        return (
-            f"\nNo other pull brings {file_count(len(never))} of these, unless that is changed on "
-            f"the box. {LET_GO}: {self.let_go_command()}"
-        )
+        hint = f"{still}Everything else is here. {again}".strip()
+        if never:
+            hint += (
+                f"\nNo other pull brings {file_count(len(never))} of these, unless that is changed "
+                f"on the box. {LET_GO}: {self.let_go_command()}"
+            )
+        raise NotSafeError("\n  ".join([head, *rows]), where=self.manifest.origin.box, hint=hint)
 
     def let_go_command(self) -> str:
         """Return the command that lets go of what no other pull brings; "" if it may all come."""

@@ -109,8 +109,7 @@ class RentedBoxes(Document):
         """Raise an account's error: without it the list is incomplete. UsageError without a key."""
         if not self.accounts:
             raise no_keys(PROVIDERS.values())
-        error = next((account.error for account in self.accounts if account.error), None)
-        if error:
+        if error := next((account.error for account in self.accounts if account.error), None):
             raise error
 
     @property

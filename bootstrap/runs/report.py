@@ -51,12 +51,11 @@ def make_report(options: BoxOptions, screen: Screen, name: str | None, out: str 
     with found as box:
         run = box.begun_run(name)
         history = ask_history(box, run)
-        report = _report(box, run, history, _results(box, run, history))
+        report = _report(box, run, history)
         if report.failure and report.failure.lines:
             box.warn_of_unredacted()
     file = given or _usual_place(box, run)
-    _write(report_page(report, box.redactor.text), file, is_given=bool(given))
-    _say(screen, run, file)
+    _save(screen, run, report_page(report, box.redactor.text), file, is_given=bool(given))
 
 
 def _report_kept(options: BoxOptions, screen: Screen, kept: RunAtHome, given: Path | None) -> None:
@@ -70,29 +69,23 @@ def _report_kept(options: BoxOptions, screen: Screen, kept: RunAtHome, given: Pa
             hint=f"Its log: boxstrap logs --host {kept.box} --run {kept.run.name}",
         )
     screen.note("home", as_of(kept))
-    _write(report_page(report_at_home(kept, history), screen.redact), file, is_given=bool(given))
-    _say(screen, kept.run, file)
+    page = report_page(report_at_home(kept, history), screen.redact)
+    _save(screen, kept.run, page, file, is_given=bool(given))
 
 
-def _write(text: str, file: Path, *, is_given: bool) -> None:
-    if is_given:
-        write_page(file, text, "--out")
-        return
+def _save(screen: Screen, run: Run, page: str, file: Path, *, is_given: bool) -> None:
     try:
-        write_private(file, text)
+        if is_given:
+            write_page(file, page, "--out")
+        else:
+            write_private(file, page)
     except OSError as error:
         raise write_error(file, error) from error
+    text = f"{called(run.name)} {run.outcome()}\nreport: {file}"
+    screen.result({"report": str(file), "run": run}, text)
 
 
-def _say(screen: Screen, run: Run, file: Path) -> None:
-    screen.result(
-        {"report": str(file), "run": run}, f"{called(run.name)} {run.outcome()}\nreport: {file}"
-    )
-
-
-def _report(
-    box: BoxLogin, run: Run, history: RunHistory, results: Sequence[ReportedFile]
-) -> RunReport:
+def _report(box: BoxLogin, run: Run, history: RunHistory) -> RunReport:
     failures = find_failures([run], box.details.log_ends, box.redactor.text)
     return RunReport(
         box=box.name,
@@ -102,7 +95,7 @@ def _report(
         history=history,
         verdict=_verdict(history),
         failure=failures.get(run),
-        results=results,
+        results=_results(_place(box, run), history),
         price=box.known.price,
         estimated_hours=(box.known.of_lease("seconds") or 0.0) / 3600,
     )
@@ -120,8 +113,7 @@ def report_at_home(kept: RunAtHome, history: RunHistory) -> RunReport:
         history=history,
         verdict=_verdict(history),
         failure=failures.get(kept.run),
-        results=read_results(PullPlace.again(Path(kept.place).parent))
-        or [ReportedFile(path, count) for path, count in history.results],
+        results=_results(PullPlace.again(Path(kept.place).parent), history),
         price=box.price if box else 0.0,
         estimated_hours=((box and box.of_lease("seconds")) or 0.0) / 3600,
     )
@@ -134,11 +126,9 @@ def _verdict(history: RunHistory) -> Verdict | None:
         return None
 
 
-def _results(box: BoxLogin, run: Run, history: RunHistory) -> list[ReportedFile]:
+def _results(here: PullPlace, history: RunHistory) -> list[ReportedFile]:
     """Return the files that were pulled, from the manifest; else those on the box."""
-    return read_results(_place(box, run)) or [
-        ReportedFile(path, count) for path, count in history.results
-    ]
+    return read_results(here) or [ReportedFile(path, count) for path, count in history.results]
 
 
 def read_results(place: PullPlace) -> list[ReportedFile]:

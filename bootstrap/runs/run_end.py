@@ -198,7 +198,7 @@ class _Listener:
     def __init__(self, box: BoxLogin, notifiers: dict[str, str], screen: Screen) -> None:
         self._box, self._notifiers, self._screen = box, notifiers, screen
         self._known: set[str] = set()
-        self._reads_again = False
+        self.reads_again = False  # after a lost link, what is old to the box may be new here
 
     def hear(self, run: Run, word: str, line: str) -> None:
         """Take a line of the box: `KIND SECONDS TEXT`, sanitized."""
@@ -207,13 +207,9 @@ class _Listener:
             return
         text = passed_on(kind, rest.partition(" ")[2])
         self._known.add(kind)
-        # After a lost link, what is old to the box may be new here.
-        if kind != "end" and (word == "news" or self._reads_again):
+        if kind != "end" and (word == "news" or self.reads_again):
             self._screen.say(f"{called(run.name)}: {text}")
             notify(self._notifiers, run, self._box.name, kind, text, self._screen.warn)
-
-    def was_cut(self) -> None:
-        self._reads_again = True
 
 
 def _await_end(  # noqa: PLR0913, PLR0917
@@ -257,7 +253,7 @@ def _await_end(  # noqa: PLR0913, PLR0917
         except LinkLost as lost:
             backoff.lost(lost, news=told)
             box.link.reconnect(lost)
-            listener.was_cut()
+            listener.reads_again = True
     return run
 
 
@@ -309,8 +305,7 @@ def _lines(ended: _Ended, price: float) -> Iterator[str]:
         yield _sentence(run, price)
         yield from ([f"  {ended.metrics[run]}"] if run in ended.metrics else [])
         yield from ([f"  {MADE_NOTHING}"] if run in ended.made_nothing else [])
-        failure = failures.get(run)
-        if failure:
+        if failure := failures.get(run):
             yield from (f"  | {line}" for line in failure.lines)
             what = f"{failure.what}. " if failure.what else ""
             if (what or failure.hint) and failure.what not in failure.lines:

@@ -94,12 +94,7 @@ _NEXT = {
 
 
 def run_lines(
-    rows: Sequence[RunStatus],
-    now: int,
-    *,
-    width: int | None = None,
-    own: str = "",
-    box: str = "",
+    rows: Sequence[RunStatus], now: int, *, width: int | None = None, own: str = "", box: str = ""
 ) -> list[str]:
     """Newest first; with the log's end for the newest failed run, a sentence for other failed ones.
 
@@ -165,9 +160,8 @@ def _about(row: RunStatus, now: int) -> tuple[str, ...]:
     run, results = row.run, row.results
     quiet = f", last wrote {_ago(run.written, now)}" if run.state == "running" else ""
     log = f"log {size(run.log_bytes)}{quiet}"
-    if (
-        isinstance(row, RunFromHome) and not run.log_bytes
-    ):  # what changes all the time is not noted here
+    # What changes all the time is not noted here.
+    if isinstance(row, RunFromHome) and not run.log_bytes:
         log = ""
     elif run.made_nothing(results.files if results else 0):
         log = MADE_NOTHING
@@ -438,14 +432,12 @@ class _Contract:
     def add_to(self, told: BoxStatus) -> None:
         if self._asking:
             self._asking.join(_CONTRACT_S)
-        box = self._box
-        if box is None:
-            return
-        from bootstrap.runs.rented import contract_words
+        if box := self._box:
+            from bootstrap.runs.rented import contract_words
 
-        told.contract = RentalContract(box.ends, box.increase)
-        words = [f"  {', '.join(found)}"] if (found := contract_words(box, time.time())) else []
-        told.lines = [*told.lines[:1], *words, *told.lines[1:]]
+            told.contract = RentalContract(box.ends, box.increase)
+            words = [f"  {', '.join(found)}"] if (found := contract_words(box, time.time())) else []
+            told.lines = [*told.lines[:1], *words, *told.lines[1:]]
 
 
 def _told(box: BoxLogin, width: int | None) -> BoxStatus:
@@ -563,9 +555,8 @@ def _tree_lines(trees: Sequence[TreeUse]) -> list[str]:
 def _setup(box_state: BoxState) -> LastSetup:
     last = box_state.last_setup
     if box_state.working:
-        return LastSetup(
-            box_state.working[0], "at work", f"a {box_state.holder or 'setup is at work'}"
-        )
+        words = f"a {box_state.holder or 'setup is at work'}"
+        return LastSetup(box_state.working[0], "at work", words)
     if not last:
         return LastSetup(None, "none", "no setup was made here")
     id_, code = str(last.get("setup")), last.get("exit")

@@ -407,8 +407,7 @@ class _Window:
             self._screen.warn(text)
 
     def _say_what_stays(self) -> None:
-        titles = [one.server.kind for one in self._open if one.server]
-        if titles:
+        if titles := [one.server.kind for one in self._open if one.server]:
             names = " and ".join(kind.title for kind in titles)
             host = shlex.quote(self._box.name)
             goes = "goes" if len(titles) == 1 else "go"

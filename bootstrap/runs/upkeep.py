@@ -269,16 +269,14 @@ def clean_box(
         }
         is_look = look or (can_go is None and not agreed)
         screen.result(document, "\n".join(_lines(found, look=is_look)))
-    stuck = [tree for tree in trees if tree.state == "left"]
-    if stuck:
+    if stuck := [tree for tree in trees if tree.state == "left"]:
         raise StepFailedError(
             f"not all of {_names(stuck)} could be removed.",
             where=known.name,
             hint="It is another user's: see what is left below .boxstrap/trees there.",
         )
     kept = [tree for tree in trees if tree.state == "kept"]
-    refused = [tree for tree in kept if not tree.is_in_use or tree.name in discard]
-    if refused:
+    if refused := [tree for tree in kept if not tree.is_in_use or tree.name in discard]:
         free = [tree for tree in refused if not tree.is_in_use]
         hint = "A run ends with: boxstrap stop"
         if free:

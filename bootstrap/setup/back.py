@@ -169,8 +169,7 @@ def _take(
             here.folders, "for-each-ref", "--format=%(refname) %(objectname)", _ref(name, "")
         )
         before = dict(line.split(" ") for line in decoded(printed).split("\n")[:-1])
-        new = {ref: commit for ref, commit in own.items() if before.get(ref) != commit}
-        if new:
+        if new := {ref: commit for ref, commit in own.items() if before.get(ref) != commit}:
             quarantine.keep(new)
     refs = {ref: commit for ref, commit in own.items() if inside or ref not in apart}
     edits = work.edits if refs.keys() - heads else ""

@@ -13,8 +13,7 @@ from bootstrap.link.record import LOCAL
 from bootstrap.link.registry import ask_account
 from bootstrap.link.target import parse_host
 from bootstrap.profile.consent import EVERYTHING, FOR_THE_BOX, load_profile
-from bootstrap.profile.detect_provider import FALLBACK, Hints, all_hints, other_than
-from bootstrap.profile.detect_provider import recognise as by_hints
+from bootstrap.profile.detect_provider import FALLBACK, Hints, all_hints, other_than, recognise
 from bootstrap.providers import FIXED_END, ONLY_END, end_does
 from bootstrap.repo.local import read_repository
 from bootstrap.setup.payload import Payload, build_payload, report_source
@@ -251,7 +250,7 @@ def _box_of(
 def _recognise(box: BoxLogin) -> str:
     """Ask the box which provider it is from; report and save that."""
     box_state = box.state_for("")
-    provider = by_hints(box_state.env, box_state.files)
+    provider = recognise(box_state.env, box_state.files)
     signs = _signs(box_state)
     why = f"it shows {signs}" if signs else "it shows no provider's signs"
     box.reporter.note("profile", f"{provider} ({why})")
@@ -262,8 +261,7 @@ def _recognise(box: BoxLogin) -> str:
 def warn_of_provider(context: SetupContext, box_state: BoxState) -> None:
     provider = context.payload.profile.provider
     own = Hints(frozenset(provider.detect.env), frozenset(provider.detect.files))
-    shown = other_than(own, box_state.env, box_state.files)
-    if shown:
+    if shown := other_than(own, box_state.env, box_state.files):
         context.box.reporter.warn(
             f"the profile is for {provider.name}, and this box shows {_signs(box_state)}. "
             f"If it is one of {shown}: --profile {shown}, or extends: {shown}"

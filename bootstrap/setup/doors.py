@@ -227,8 +227,7 @@ def _for_door(request: SetupRequest, reporter: Reporter, provider: str) -> _Work
     if here is not None:
         _warn_of_dependencies(profile, here, snapshot, reporter)
     url = door_url(source.url)
-    warning = address_warning(profile, source) or check_url(url).warning
-    if warning:
+    if warning := address_warning(profile, source) or check_url(url).warning:
         reporter.warn(warning)
     if anyone_may_read(url) is False:
         reporter.warn(

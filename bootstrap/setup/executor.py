@@ -154,15 +154,13 @@ class SetupSenders:
             self._tell_sent("repo", "objects", {"done": done, "total": total})
             self._tell_sent("repo", "bytes", {"done": sent})
 
-    def _tell_bytes(self, step: str, done: int, total: int) -> None:
+    def _tell_bytes(self, step: str, done: int, total: int, **files: int) -> None:
         if self._is_time(done, total):
-            self._tell_sent(step, "bytes", {"done": done, "total": total})
+            self._tell_sent(step, "bytes", {"done": done, "total": total, **files})
 
     def _tell_push(self, progress: PushProgress) -> None:
-        done, total = progress.bytes, progress.all_bytes
-        if self._is_time(done, total):
-            files = {"files": progress.files, "all_files": progress.all_files}
-            self._tell_sent("data", "bytes", {"done": done, "total": total, **files})
+        files = {"files": progress.files, "all_files": progress.all_files}
+        self._tell_bytes("data", progress.bytes, progress.all_bytes, **files)
 
     def _is_time(self, done: int, total: int) -> bool:
         """Whether to report progress now: not too often, but always at the end."""
@@ -230,7 +228,9 @@ class SetupExecutor:
         if self.request.holds:
             rest = {name: why for name, why in box_state.plan.items() if name != "train"}
             box_state, begins = replace(box_state, plan=rest), self.request.redo
-        if box_state.working and box_state.working[1] == self._own_id:
+        # With a run, what the box reports of this request is unique.
+        own = self.payload.script_id + (f"+{self.request.run.id}" if self.request.run else "")
+        if box_state.working and box_state.working[1] == own:
             return self._follow_another(box_state.working[0], box_state)
         if box_state.nothing_to_do and not begins:
             if box_state.edited:
@@ -267,12 +267,6 @@ class SetupExecutor:
                     where=self.box.label,
                     hint="Wait for its end, or add --restart, which stops it first.",
                 )
-
-    @property
-    def _own_id(self) -> str:
-        """The script id that the box reports for this request; with a run, it is unique."""
-        run = self.request.run
-        return f"{self.payload.script_id}+{run.id}" if run else self.payload.script_id
 
     def _follow_another(self, setup: str, box_state: BoxState) -> str:
         """Follow a setup of the same script, then run again if this request asks for more."""

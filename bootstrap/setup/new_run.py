@@ -86,9 +86,8 @@ def begin_run(
     began, request = time.monotonic(), context.request
     assert request.run is not None  # noqa: S101 - callers always set it
     wish = request.run.of(context.payload.profile)
-    return _Beginning(context, wish, screen, show, follow.FIRST_OUTPUT_S if waits else 0).begin(
-        began
-    )
+    wait_s = follow.FIRST_OUTPUT_S if waits else 0
+    return _Beginning(context, wish, screen, show, wait_s).begin(began)
 
 
 class _Beginning:
@@ -110,7 +109,7 @@ class _Beginning:
     def begin(self, began: float) -> StartedRun:
         """Start it, with a setup if one exchange is not enough."""
         try:
-            answer = self._at_once() if self._may_be_quick() else None
+            answer = self._at_once()
             if answer is None or answer.problem == "setup":
                 execute(self._context)
                 answer = self._across_links(self._ask)
@@ -118,19 +117,14 @@ class _Beginning:
             raise self._unknown(lost) from None
         return self._result(answer, began)
 
-    def _may_be_quick(self) -> bool:
-        """False for a box that fetches its files itself or was never set up: it needs a setup."""
-        return self._context.payload.here is not None and bool(self._context.box.known.workdir)
-
-    def _at_once(self) -> send.SyncAnswer:
-        payload, known = self._context.payload, self._context.box.known
-        assert payload.here is not None  # noqa: S101 - see `_may_be_quick`
-        assert payload.snapshot is not None  # noqa: S101
+    def _at_once(self) -> send.SyncAnswer | None:
+        """None for a box that fetches its files itself or was never set up: it needs a setup."""
+        payload, box = self._context.payload, self._context.box
+        if payload.here is None or payload.snapshot is None or not box.known.workdir:
+            return None
         state = send.LocalState(payload.here, payload.snapshot, self._context.request.once.share)
-        before = known.of(state.here.key)
-        return self._across_links(
-            lambda: state.send_by(self._ask, before.snapshot if before else "")
-        )
+        base = send.base_of(box, state)
+        return self._across_links(lambda: state.send_by(self._ask, base))
 
     def _across_links(self, ask: Callable[[], send.SyncAnswer]) -> send.SyncAnswer:
         while True:
@@ -208,9 +202,8 @@ class _Beginning:
 
     def _say_started(self, name: str) -> None:
         self._screen.begun_run = name
-        if self._wish.queue or not self._wait_s:
-            return
-        self._screen.say(follow.waits_for_output(name))
+        if self._wait_s and not self._wish.queue:
+            self._screen.say(follow.waits_for_output(name))
 
     def _result(self, answer: send.SyncAnswer, began: float) -> StartedRun:
         context, name = self._context, self._context.box.name

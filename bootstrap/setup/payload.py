@@ -172,7 +172,9 @@ def _built(
         rented=request.rented,
         ends=request.ends,
     )
-    warnings = warnings_of(profile, source, request) if with_source else ()
+    warnings: list[str | None] = []
+    if with_source:
+        warnings = [address_warning(profile, source), _changes_warning(profile, request)]
     reading.join()
     payload = Payload(
         profile=profile,
@@ -184,7 +186,7 @@ def _built(
         secrets=secrets,
         dependencies=dependencies,
         data=data,
-        warnings=warnings,
+        warnings=tuple(filter(None, warnings)),
     )
     if request.once.is_shared:
         _ = payload.script_id  # rendered now, or each thread would
@@ -428,12 +430,6 @@ def report_new_files(snapshot: Snapshot, reporter: Reporter) -> None:
         reporter.warn(f"stays here: {len(snapshot.left) - _MOST_NAMED} more of this kind")
 
 
-def warnings_of(profile: Profile, source: Source, request: SetupRequest) -> tuple[str, ...]:
-    """Return warnings about the repository's address, and about changes that are not sent."""
-    said = (address_warning(profile, source), _changes_warning(profile, request))
-    return tuple(each for each in said if each)
-
-
 def _changes_warning(profile: Profile, request: SetupRequest) -> str | None:
     """Return a warning if the box clones the commit itself, and there are changes here."""
     from bootstrap.repo.snapshot import take_snapshot
@@ -460,8 +456,7 @@ def nothing_is_left_open(loaded: LoadedProfile) -> None:
         *(("prepare", command) for command in profile.prepare),
         ("train.command", train.command if train else ""),
     ]:
-        left = _PLACEHOLDER.search(command)
-        if left:
+        if left := _PLACEHOLDER.search(command):
             raise UsageError(
                 f"{left[0]} stands for something of yours: the command can't run as it is.",
                 where=f"{loaded.origins.get(key, loaded.profile.name)}: {key}",
@@ -475,8 +470,7 @@ def nothing_is_missing(here: LocalRepository) -> None:
         return
     from bootstrap.repo.objects import missing_objects
 
-    names = missing_objects(here)
-    if names:
+    if names := missing_objects(here):
         listed = "\n".join(f"  {name}" for name in names[:10])
         raise UsageError(
             f"this clone is partial, and {len(names)} files of commit {here.commit[:12]} are not "

@@ -277,7 +277,6 @@ class DataSender(Sender):
 
     def _send(self, item: LocalItem, targets: dict[int, str]) -> bool:
         """Send one item; return whether all of it has arrived. Raises LinkLost."""
-
         target = targets[item.number]
         try:
             pushed = push_folder(

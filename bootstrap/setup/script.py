@@ -28,14 +28,7 @@ from bootstrap.profile.schema import Profile, Python, SentItem, as_row
 from bootstrap.repo.urls import without_user_info
 from bootstrap.sizes import seconds_of
 from bootstrap.steps.plan import STEPS, Step
-from bootstrap.steps.shell import (
-    Value,
-    bare_shell,
-    harmless,
-    known_hosts,
-    quote,
-    shell_part,
-)
+from bootstrap.steps.shell import Value, bare_shell, harmless, known_hosts, quote, shell_part
 from bootstrap.value import dataclass
 
 if TYPE_CHECKING:

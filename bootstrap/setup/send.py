@@ -101,8 +101,6 @@ def _answer(stream: Stream) -> bytes:
 
 
 _NOTHING = "0 sha1 -"
-
-
 _REF = re.compile(rb"^ref\t([0-9a-f]{40,64})\t(refs/[^\0\n]+)$", re.MULTILINE)
 
 

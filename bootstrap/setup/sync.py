@@ -36,7 +36,7 @@ if TYPE_CHECKING:  # the login to the box begins before these are imported
     from bootstrap.repo.snapshot import Snapshot
     from bootstrap.setup.script import Source
 
-_KINDS = {b"A": "new", b"D": "removed"}
+_KINDS = {"A": "new", "D": "removed"}
 _SHOWN = 5
 
 
@@ -64,15 +64,23 @@ def file_changes(folders: Folders, before: Sequence[str], after: str) -> FileCha
     the first one. Raises GitError."""
     from bootstrap.repo.snapshot_store import changes_between
 
-    found: dict[str, list[str]] = {"updated": [], "new": [], "removed": []}
     others = [
         {change.path for change in changes_between(folders, other, after)} for other in before[1:]
     ]
-    for change in changes_between(folders, before[0], after):
-        if not all(change.path in other for other in others):
-            continue
-        found[_KINDS.get(change.status, "updated")].append(decoded(change.path))
-    return FileChanges(**{kind: tuple(map(shown, names)) for kind, names in found.items()})
+    found = (
+        (change.status.decode(), decoded(change.path))
+        for change in changes_between(folders, before[0], after)
+        if all(change.path in other for other in others)
+    )
+    return _by_kind(found)
+
+
+def _by_kind(changes: Iterable[tuple[str, str]]) -> FileChanges:
+    """Group files, each with git's letter for how it changed."""
+    found: dict[str, list[str]] = {"updated": [], "new": [], "removed": []}
+    for letter, name in changes:
+        found[_KINDS.get(letter, "updated")].append(shown(name))
+    return FileChanges(**{kind: tuple(names) for kind, names in found.items()})
 
 
 @dataclass(frozen=True)
@@ -149,11 +157,7 @@ def base_of(box: BoxLogin, state: LocalState) -> str:
 
 
 def take_answer(
-    answer: SyncAnswer,
-    state: LocalState,
-    box: BoxLogin,
-    began: float,
-    named: tuple[str, ...] = (),
+    answer: SyncAnswer, state: LocalState, box: BoxLogin, began: float, named: tuple[str, ...] = ()
 ) -> Synced:
     """Return the result of sending a state, and remember the state. Raises as `send_state`.
 
@@ -168,13 +172,7 @@ def take_answer(
     workdir = box.known.workdir_of(here.key)
     box.note_sent(here, here.key, workdir, root=here.root_commit, snapshot=state.snapshot.id)
     remember_snapshot(here, state.snapshot)
-    return Synced(
-        box.name,
-        state,
-        FileChanges(**{kind: tuple(map(shown, names)) for kind, names in answer.files.items()}),
-        answer.edited,
-        time.monotonic() - began,
-    )
+    return Synced(box.name, state, answer.changed, answer.edited, time.monotonic() - began)
 
 
 _MADE_EARLY = 1024 * 1024  # bytes of objects that are made while the login is in progress
@@ -318,13 +316,9 @@ class EarlyObjects:
 
 
 _MOST_ANSWER = 4 * 1024 * 1024
-_ANSWERS = {"A": "new", "D": "removed"}
 _WAITS = re.compile(rb"^waits\t", re.MULTILINE)
 _ALL = "-"
-_MODULES = {
-    "sync": ("work.sync", "fresh\t\nover\t"),
-    "run": ("setup.run", "setup\tscript\nover\t"),
-}
+_MODULES = {"sync": ("work.sync", "fresh\t\nover\t"), "run": ("setup.run", "setup\tscript\nover\t")}
 """What a box asks for the word, and what it answers if it has no such program yet."""
 _OVER = b"\nover\t\n"
 WITH_COMMAND = 8 * 1024  # bytes of objects that fit into a command
@@ -359,7 +353,7 @@ class SyncAnswer:
     """Why it was not placed, in one word: fresh, alive, lacks, refused, busy, failed, setup."""
     detail: str
     have: tuple[str, ...]  # commits in its store, if it lacks the base
-    files: Mapping[str, tuple[str, ...]]  # file names under `updated`, `new` and `removed`
+    changed: FileChanges
     warnings: tuple[str, ...]  # codes of warnings
     edited: tuple[str, ...]  # tracked files that are other ones than were sent, and stay so
     log: tuple[str, ...]  # the last lines of the log, if placing failed
@@ -493,12 +487,12 @@ def exchange(  # noqa: PLR0913 - what is sent, and who hears of it
 def _parse(answer: bytes) -> SyncAnswer:
     facts: dict[str, str] = {}
     many: dict[str, list[str]] = {"have": [], "warn": [], "edited": [], "log": []}
-    files: dict[str, list[str]] = {"updated": [], "new": [], "removed": []}
+    changes = list[tuple[str, str]]()
     for word, value in answer_rows(answer):
         if word in many:
             many[word].append(value)
         elif len(word) == 1 and word.isupper():
-            files[_ANSWERS.get(word, "updated")].append(unquoted(value))
+            changes.append((word, unquoted(value)))
         else:
             facts[word] = value
     problems = ("fresh", "alive", "lacks", "refused", "busy", "failed", "setup")
@@ -508,7 +502,7 @@ def _parse(answer: bytes) -> SyncAnswer:
         problem=problem,
         detail=facts.get(problem, ""),
         have=tuple(many["have"]),
-        files={kind: tuple(names) for kind, names in files.items()},
+        changed=_by_kind(changes),
         warnings=tuple(many["warn"]),
         edited=tuple(many["edited"]),
         log=tuple(many["log"]),

@@ -78,17 +78,14 @@ def _folders(here: LocalRepository) -> list[Path]:
 def may_travel(here: LocalRepository, paths: list[Path]) -> bool:
     """Whether one of these is neither git's own bookkeeping nor ignored by git."""
     inside: list[Path] = []
+    place = here.repository.place
+    heads = place.common_dir / "refs" / "heads"
     for path in paths:
-        place = here.repository.place
-        heads = place.common_dir / "refs" / "heads"
-        if path.is_relative_to(heads) or (
-            path.name in _OF_GIT and path.parent in (place.git_dir, place.common_dir)
-        ):
+        is_state = path.name in _OF_GIT and path.parent in (place.git_dir, place.common_dir)
+        if is_state or path.is_relative_to(heads):
             return True
-        if (
-            path.is_relative_to(here.root)
-            and ".git" not in (parts := path.relative_to(here.root)).parts
-        ):
+        parts = path.relative_to(here.root) if path.is_relative_to(here.root) else Path(".git")
+        if ".git" not in parts.parts:
             inside.append(parts)
     return bool(inside) and not _all_ignored(here, inside)
 
@@ -135,8 +132,8 @@ def watch_states(request: SetupRequest, screen: Screen, tell: Callable[[Synced],
                 screen.say(f"watching {state.here.root}: each save is sent; Ctrl-C ends this")
             if changed or not told or sender.is_due():
                 sender.send_if_new(saved=changed)
-            else:
-                sender.restore_link()
+            elif not box.wire.alive():  # so that the next save doesn't wait for a login
+                sender.reconnect(LinkLost(box.label))
             told = True
 
 
@@ -189,7 +186,7 @@ class _Sender:
                 break
             except LinkLost as lost:
                 backoff.lost(lost, news=0)
-                self._reconnect(lost)
+                self.reconnect(lost)
             except (HostKeyError, UsageError):
                 raise
             except BoxstrapError as error:
@@ -201,11 +198,6 @@ class _Sender:
                 self._say(error, again=saved)
                 break
         self._tried = state.snapshot.id
-
-    def restore_link(self) -> None:
-        """Replace a lost link now, so that the next save does not wait for it."""
-        if not self.box.wire.alive():
-            self._reconnect(LinkLost(self.box.label))
 
     def _drop_stream(self) -> bool:
         """Let the next state have a command of its own; return whether this one took any before."""
@@ -228,7 +220,7 @@ class _Sender:
         named, self._edited = self._edited, answer.edited
         return take_answer(answer, state, self.box, began, named)
 
-    def _reconnect(self, lost: LinkLost) -> None:
+    def reconnect(self, lost: LinkLost) -> None:
         self._drop_stream()
         self.box.link.reconnect(lost)
 

@@ -23,13 +23,6 @@ if TYPE_CHECKING:
     from bootstrap.ui.screen import Screen
 
 
-def _running(box: KnownBox) -> list[str]:
-    """Return its runs that were alive or waiting when it was asked last."""
-    from bootstrap.runs.known_runs import known_on
-
-    return [one.run.name for one in known_on(box) if one.run.goes_on]
-
-
 @dataclass(frozen=True)
 class ListedBox(Document):
     """A box that is known here, its repositories and live runs, and its cost so far."""
@@ -41,7 +34,7 @@ class ListedBox(Document):
     )
 
     box: KnownBox
-    running: list[str]
+    running: list[str]  # the runs that were alive or waiting when it was asked last
     connected: bool
     now: float
 
@@ -108,6 +101,7 @@ def boxes(call: Call) -> None:
     from bootstrap.link.forgotten import forget_box
     from bootstrap.link.record import all_boxes, ended_boxes, is_newer, unreadable_record
     from bootstrap.link.registry import box_by_name
+    from bootstrap.runs.known_runs import known_on
     from bootstrap.ui.layout import laid_out
 
     name = call.given["forget"]
@@ -141,10 +135,11 @@ def boxes(call: Call) -> None:
         meant = set(choose([], call.given["group"]))
         known = [box for box in known if not meant.isdisjoint((box.name, box.host_text))]
     now = time.time()
-    listed = [
-        ListedBox(replace(box, seen=last_met(box)), _running(box), shared.is_open(box), now)
-        for box in known
-    ]
+    listed = []
+    for box in known:
+        running = [one.run.name for one in known_on(box) if one.run.goes_on]
+        met = replace(box, seen=last_met(box))
+        listed.append(ListedBox(met, running, shared.is_open(box), now))
     table = laid_out([_HEAD, *(one.cells() for one in listed)], call.screen.width, _FIRST)
     rows = [line for row in table for line in row] if listed else []
     lost, ended = unreadable_record(), ended_boxes()
@@ -274,10 +269,12 @@ def guard(call: Call) -> None:
     from bootstrap.tasks.renting import resume_interrupted
 
     if not call.given["once"]:
+        found = shutil.which(sys.argv[0])  # its full path, because cron has a different PATH
+        program = shlex.quote(str(Path(found).absolute()) if found else "boxstrap")
         raise UsageError(
             "guard needs --once.",
             hint="Let cron call it, with a line in `crontab -e`:\n"
-            f"  */5 * * * * {_this_program()} guard --once >/dev/null",
+            f"  */5 * * * * {program} guard --once >/dev/null",
         )
     try:
         guard_once(call.screen, _look_at_all)
@@ -307,12 +304,6 @@ def _look_at_all(
 
     outcomes = fan_out([*by_name], work, at_once=len(boxes))
     return [end for one in outcomes if (end := one.value or one.error)]
-
-
-def _this_program() -> str:
-    """Return its full path, because cron has a different PATH."""
-    found = shutil.which(sys.argv[0])
-    return shlex.quote(str(Path(found).absolute()) if found else "boxstrap")
 
 
 @command(

@@ -280,7 +280,8 @@ def _end(body: Callable[[Call], None], call: Call, interrupted: str) -> End:
         # It was asked for once: said again it would end what that began.
         words = (word for word in sys.argv[1:] if word != "--restart")
         again = shlex.join([program_name(sys.argv[0]), *words])
-        head, said = _INTERRUPTED_WORDS, interrupted.format(again=again, host=_same_host(call))
+        head = "\ninterrupted here; the box continues."
+        said = interrupted.format(again=again, host=_same_host(call))
         if call._screen and not call._screen.has_begun:
             head, said = "\ninterrupted here.", "Nothing began on the box."
         elif call._screen and (begun := call._screen.begun_run):
@@ -493,9 +494,6 @@ def _refuse_dry(call: Call) -> None:  # noqa: ARG001 - replaces a task's body
         "--dry is not supported here: this command changes something. Nothing was done.",
         hint="What a setup would do: boxstrap plan, or boxstrap --dry setup",
     )
-
-
-_INTERRUPTED_WORDS = "\ninterrupted here; the box continues."
 
 
 def _close(call: Call, error: BaseException | None) -> None:

@@ -185,7 +185,9 @@ _FILE = "boxstrap/SKILL.md"
 def skill_text() -> str:
     text = (shipped("templates") / "agents/SKILL.md").read_text(encoding="utf-8")
     only_read = ", ".join(f"`{name}`" for name, one in EFFECTS.items() if one.kind == "reads")
-    parts = {"exits": _exits(), "costs": _costs(), "reads": f"Only read: {only_read}."}
+    rows = [f"| {code} | {what} | {then} |" for code, (what, then) in NEXT.items()]
+    exits = "\n".join(["| exit | meaning | do this |", "|---|---|---|", *rows])
+    parts = {"exits": exits, "costs": _costs(), "reads": f"Only read: {only_read}."}
     parts |= {"providers": ", ".join(NAMES), "values": _values(), "not_obeyed": NOT_OBEYED}
     for name, part in parts.items():
         text = text.replace(f"{{{name}}}", part)
@@ -213,11 +215,6 @@ def install_skill(repo: Path | None = None) -> list[Path]:
         except OSError as error:
             raise write_error(file, error) from None
     return files
-
-
-def _exits() -> str:
-    rows = [f"| {code} | {what} | {then} |" for code, (what, then) in NEXT.items()]
-    return "\n".join(["| exit | meaning | do this |", "|---|---|---|", *rows])
 
 
 def _costs() -> str:

@@ -59,8 +59,7 @@ def estimate(call: Call) -> None:
     """Say what a training will cost at each provider, and which GPU holds it; rents nothing.
     Example: boxstrap estimate --gpu "A100 40GB" --hours 50 --experiments 10"""
     from bootstrap.onbox.verdict import gpu_models
-    from bootstrap.providers.estimate import Found, Usage, shipped_prices, with_live
-    from bootstrap.providers.estimate import estimate_rows as rows_of
+    from bootstrap.providers.estimate import Found, Usage, estimate_rows, shipped_prices, with_live
 
     profile, given = _profile(call), call.given
     lease = profile.lease.hours if profile and profile.lease else None
@@ -80,7 +79,7 @@ def estimate(call: Call) -> None:
     found = Found(shipped_prices())
     if call.given["live"]:
         found = with_live(found.prices, asked_live(names, usage))
-    rows = rows_of(
+    rows = estimate_rows(
         [
             price
             for price in found.prices
@@ -134,12 +133,10 @@ class _Fit(NamedTuple):
         """Say what it takes, what is assumed, and what would take less."""
         memory, method = self.on(gpus), self.training.method
         what = "full fine-tuning" if method == "full" else f"fine-tuning by {method}"
-        each = (
-            "a GPU's memory" if gpus == 1 else f"each of {gpus} GPUs that share it (FSDP, ZeRO-3)"
-        )
+        shared = f"each of {gpus} GPUs that share it (FSDP, ZeRO-3)"
+        each = "a GPU's memory" if gpus == 1 else shared
         less = [f"--method {name} about {gb:.0f} GB" for name, gb in self.others(gpus).items()]
-        more = {count: gb for count, gb in self.shards().items() if count > gpus}
-        if more:
+        if more := {count: gb for count, gb in self.shards().items() if count > gpus}:
             sizes = ", ".join(f"{gb:.0f}" for gb in more.values())
             less.append(
                 f"--count {', '.join(map(str, more))} about {sizes} GB of each (FSDP, ZeRO-3)"
@@ -158,7 +155,8 @@ def _show(call: Call, rows: Sequence[Row], found: Found, usage: Usage, fit: _Fit
     from bootstrap.ui.layout import aligned, cut
 
     past = _past_runs(call)
-    left_out = _left_out(rows)
+    priced = {row.price.provider for row in rows}
+    left_out = [name for name in NAMES if {"ec2": "aws"}.get(name, name) not in priced]
     data: dict[str, object] = {
         "usage": usage,
         "rows": rows,
@@ -225,12 +223,6 @@ def _sources(rows: Sequence[Row]) -> list[str]:
         sources = found.setdefault(row.price.provider, [])
         sources += [] if row.price.source in sources else [row.price.source]
     return ["", *(f"{provider}: {'; '.join(texts)}" for provider, texts in found.items())]
-
-
-def _left_out(rows: Sequence[Row]) -> list[str]:
-    """Return the providers that boxes can be rented from and that have no row."""
-    priced = {row.price.provider for row in rows}
-    return [name for name in NAMES if {"ec2": "aws"}.get(name, name) not in priced]
 
 
 def _past_runs(call: Call) -> list[MeasuredRun]:

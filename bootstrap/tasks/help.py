@@ -162,11 +162,6 @@ _VARIABLES = (
 )
 
 
-def _exit_codes() -> Rows:
-    # What comes after it is said to an agent.
-    return ((str(code), what) for code, (what, _) in NEXT.items())
-
-
 def _keys(section: str = "") -> Rows:
     from bootstrap.profile.schema import PROFILE
 
@@ -195,7 +190,10 @@ def _checks() -> Rows:
 
 
 TOPICS: Mapping[str, tuple[str, Callable[[], Rows]]] = {
-    "exit-codes": ("what each exit code means; what to do then each error says", _exit_codes),
+    "exit-codes": (
+        "what each exit code means; what to do then each error says",
+        lambda: ((str(code), what) for code, (what, _) in NEXT.items()),
+    ),
     "hosts": ("what --host takes", lambda: _HOSTS),
     "profile": ("each key of boxstrap.yaml, as for --set", _keys),
     "providers": ("where boxes are rented, and where your account's key is looked for", _providers),

@@ -149,8 +149,7 @@ def _follow(call: Call, box: str, run: Run) -> None:
 def _rents(call: Call, request: SetupRequest) -> bool:
     """Whether to rent first: with --up, where the repository has no box. Raises UsageError."""
     if not call.given["up"]:
-        given = next((one.name for one in OF_RENTING if call.given[one.name]), None)
-        if given:
+        if given := next((one.name for one in OF_RENTING if call.given[one.name]), None):
             raise UsageError(f"{flag_of(given)} is about a box that is rented first: add --up.")
         return False
     if request.host or call.among:
@@ -221,14 +220,13 @@ def _queue(call: Call) -> str:
     """Return what the run waits for; "" for nothing. Raises UsageError."""
     from bootstrap.profile.values import RUN
 
-    given = {name: call.given[name] for name in _QUEUES}
-    chosen = [name for name, value in given.items() if value]
+    chosen = [name for name in _QUEUES if call.given[name]]
     if len(chosen) > 1:
         raise UsageError(
             f"{flag_of(chosen[0])} or {flag_of(chosen[1])}: a run waits for one thing."
         )
     for name in chosen:
-        word = "" if name == "queue" else _checked(flag_of(name), str(given[name]), RUN)
+        word = "" if name == "queue" else _checked(flag_of(name), call.given[name], RUN)
         return _QUEUES[name].format(word)
     return ""
 
@@ -242,17 +240,17 @@ def _wish(call: Call, words: Sequence[str]) -> RunOptions:
     text = words[0] if len(words) == 1 else shlex.join(words)
     if words and not text.strip():
         raise UsageError("the command after -- is empty.")
-    given = {
-        "the command": (text, COMMAND),
-        "--session": (call.given["session"] or "", SESSION),
-        "--gpus": (call.given["gpus"] or "", GPUS),
-    }
-    text, session, gpus = (_checked(name, *each) for name, each in given.items())
-    overwrite = call.given["overwrite_results"]
-    return RunOptions(text, session, gpus, _queue(call), call.given["beside"], overwrite)
+    return RunOptions(
+        _checked("the command", text, COMMAND),
+        _checked("--session", call.given["session"], SESSION),
+        _checked("--gpus", call.given["gpus"], GPUS),
+        _queue(call),
+        call.given["beside"],
+        call.given["overwrite_results"],
+    )
 
 
-def _checked(name: str, text: str, rule: Rule) -> str:
+def _checked(name: str, text: str | None, rule: Rule) -> str:
     try:
         return rule(text) if text else ""
     except ValueError as error:
@@ -326,10 +324,8 @@ def _tell_status(call: Call, *, clear: bool = False) -> None:
     if len(hosts) > 1:
         from bootstrap.fleet.fan_out import Outcome, raise_for_failures
 
-        ended = [
-            Outcome[None](host, error=one.error) for host, one in zip(hosts, found, strict=True)
-        ]
-        raise_for_failures(ended)
+        ended = zip(hosts, found, strict=True)
+        raise_for_failures([Outcome[None](host, error=one.error) for host, one in ended])
     if error:
         raise error
 

@@ -179,8 +179,7 @@ def doctor(call: Call) -> None:
     marks = {True: "ok", False: "no"}
     lines = [f"{marks[f.passed]:<3} {f.name:<12} {f.says}" for f in findings]
     call.screen.result({"checks": findings}, "\n".join(lines))
-    failed = [f for f in findings if not f.passed]
-    if failed:
+    if failed := [f for f in findings if not f.passed]:
         raise failed[-1].error(
             f"{len(failed)} of {len(findings)} checks failed.", hint=failed[0].advice
         )

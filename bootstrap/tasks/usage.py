@@ -74,8 +74,7 @@ _NEAR = 0.7  # least similarity (0 to 1) for which a word is taken for a misspel
 
 def wrong_usage(text: str, command: Command | None, meant: str = "") -> UsageError:
     """Return the error of a command line that can't be understood; `meant` may be what it was."""
-    quoted = looks_like_unquoted_ssh(sys.argv[1:])
-    if quoted:
+    if quoted := looks_like_unquoted_ssh(sys.argv[1:]):
         return UsageError(text, hint=f"Put the ssh command in quotes: {quoted}")
     takes = f"What it takes: boxstrap {command.name} --help" if command else _HINT
     return UsageError(text, hint=f"Did you mean {meant}?\n{takes}" if meant else takes)

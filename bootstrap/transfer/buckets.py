@@ -201,8 +201,7 @@ class Bucket:
 
         keys = [each.key for each in objects]
         # obstore signs such a name differently than Azure, whose servers refuse the address.
-        escaped = next((key for key in keys if self._is_azure and quote(key) != key), None)
-        if escaped:
+        if escaped := next((key for key in keys if self._is_azure and quote(key) != key), None):
             raise UsageError(
                 f"no address can be signed for {escaped!r}, since its name has to be escaped.",
                 where=self.url,
@@ -248,8 +247,7 @@ def _as_files(found: list[BucketObject], url: str) -> list[BucketObject]:
         if not all(parts) or {".", ".."} & {*parts} or not each.name.isprintable():
             raise UsageError(f"{each.key!r} can't be the name of a file.", where=url)
         folders.update("/".join(parts[:count]) for count in range(1, len(parts)))
-    clash = next((each for each in found if each.name in folders and each.size), None)
-    if clash:
+    if clash := next((each for each in found if each.name in folders and each.size), None):
         raise UsageError(f"{clash.key!r} is an object and a folder of others.", where=url)
     return sorted((each for each in found if each.name not in folders), key=lambda each: each.name)
 

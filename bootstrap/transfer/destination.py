@@ -78,8 +78,7 @@ def _why_wrong(path: str) -> str:
     if path.isascii() and path.isprintable():
         return ""
     for character in path:
-        kind = _UNSHOWN.get(unicodedata.category(character))
-        if kind:
+        if kind := _UNSHOWN.get(unicodedata.category(character)):
             return (
                 f"has {kind} in its name" if kind != "no UTF-8" else "has a name that is no UTF-8"
             )

@@ -401,8 +401,7 @@ def _own_commands(root: Path, project: declared.Project) -> dict[str, str]:
         path = entry.partition(":")[0].strip().replace(".", "/")
         ends = (".py", "/__init__.py", "/__main__.py")
         paths = [f"{home}{path}{end}" for home in ("src/", "") for end in ends]
-        there = [each for each in paths if files.has(root, each)]
-        if there:
+        if there := [each for each in paths if files.has(root, each)]:
             found[name] = there[0]
     return found
 

@@ -19,14 +19,7 @@ from bootstrap.onbox.python.accepted import plain_range
 from bootstrap.onbox.python.sources import requirement_lines
 from bootstrap.profile.schema import Python
 from bootstrap.profile.survey import files
-from bootstrap.profile.survey.files import (
-    CONDA,
-    included,
-    is_known,
-    package_name,
-    parse_toml,
-    same,
-)
+from bootstrap.profile.survey.files import CONDA, included, is_known, package_name, parse_toml, same
 from bootstrap.repo.urls import UrlKind, check_url, without_user_info
 
 _EDITABLE = r"^\s*(?:-e|--editable)[=\s]+"

@@ -347,8 +347,7 @@ def _not_taken(
             if package_name(one) and not provides(known, package_name(one))
         )
     own_names = {"pip", "uv", "setuptools", "wheel", same(page.said.project.name)} - {""}
-    named = [each for each in others if package_name(each) not in own_names]
-    if named:
+    if named := [each for each in others if package_name(each) not in own_names]:
         yet = ", …" if len(named) > _MOST_NAMED else ""
         yield f"a page also installs, in other sections: {', '.join(named[:_MOST_NAMED])}{yet}"
 
@@ -522,8 +521,7 @@ def _python(root: Path, asked: str, of_pins: Reasoned | None) -> Reasoned | None
     named = files.text_of_file(root / ".python-version").strip()
     if fits(PYTHON, named):
         return Reasoned(named, "from .python-version")
-    exact = re.search(r"(?:^|==)\s*(3\.\d{1,2})(?:\.\d+)?(?:\.\*)?$", asked)
-    if exact:
+    if exact := re.search(r"(?:^|==)\s*(3\.\d{1,2})(?:\.\d+)?(?:\.\*)?$", asked):
         return Reasoned(exact[1], f"asked for: {asked}")
     by_page = {*_OF_PAGE.findall(files.text_of_file(root / "README.md"))} if not asked else set()
     by_readme = Reasoned(by_page.pop(), "README.md names it") if len(by_page) == 1 else None

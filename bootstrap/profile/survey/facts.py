@@ -491,8 +491,7 @@ def _configurations(
         yield f"{run.file} names configurations: {', '.join(paths[:_NAMED])}"
     for path in paths[:_NAMED]:
         text = files.text_of_file(said.root / path)
-        bucket = re.search(r"\b(?:s3|gs|r2)://[\w.-]+", text)
-        if bucket:
+        if bucket := re.search(r"\b(?:s3|gs|r2)://[\w.-]+", text):
             yield f"{path} names {bucket[0]}, whose credentials would be `secrets`"
         if path not in named.values() and (folder := scripts.CONFIGURED.search(text)):
             yield f"{path} says where results go: {folder[0].strip()}"
