@@ -70,7 +70,7 @@ class Rig:
         disk: str | None = None,
         on: Path | None = None,
     ) -> RigBox:
-        """Start a box of a kind (see kinds.py); it answers on ssh when this returns.
+        """Start a box of a kind (see kinds.txt); it answers on ssh when this returns.
 
         `environ` adds to PID 1's variables, `files` (path: text, owned by root) to its file
         system, `disk` ("300M") limits all that it writes; `on` is a layer from RigBox.keep() of
