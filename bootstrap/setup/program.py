@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping
 from functools import cache, cached_property
+from itertools import chain
 
 from bootstrap.paths import shipped
 from bootstrap.setup.script import RECIPE_HERE, STAGE0, default_values, in_document, kept_text, page
@@ -87,9 +89,11 @@ _LOOKS_BACK = 30_000  # characters; gzip 32 KiB
 def _like_after_like(files: Mapping[str, str]) -> list[str]:
     """Return the names in an order in which gzip finds much of each file shortly before it."""
     words = {name: re.findall(r"\w+|[^\w\s]", text) for name, text in files.items()}
-    phrases = {
+    found = {
         name: {*zip(*(each[n:] for n in range(4)), strict=False)} for name, each in words.items()
     }
+    times = Counter(chain.from_iterable(found.values()))  # those of one file alone are of no matter
+    phrases = {name: {one for one in each if times[one] > 1} for name, each in found.items()}
     order: list[str] = []
     while left := [name for name in files if name not in order]:
         before, size = set[tuple[str, ...]](), 0
