@@ -19,6 +19,7 @@ from typing import Any
 import hypothesis
 import pytest
 from _pytest.faulthandler import fault_handler_stderr_fd_key, get_timeout_config_value
+from _pytest.unraisableexception import gc_collect_iterations_key
 
 from tests.boxes import places
 from tests.boxes.fixtures import *  # noqa: F403 - fixtures, and what counts the tests left out
@@ -52,6 +53,8 @@ hypothesis.settings.register_profile(
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if hasattr(config, "workerinput"):
+        config.stash[gc_collect_iterations_key] = 0  # two at its end take a second, for nothing
     if getattr(config.option, "numprocesses", None) and SHARED not in os.environ:
         os.environ[SHARED] = start_server()
         if os.geteuid() == 0 and not config.option.file_or_dir:
