@@ -24,17 +24,9 @@ KEYS: dict[str, Callable[[Path], paramiko.PKey]] = {
     "another type of key": lambda _: paramiko.RSAKey.generate(2048),
 }
 TASKS = (
-    ("status",),
-    ("logs", "-f"),
-    ("plan",),
-    ("doctor",),
-    ("stop",),
-    ("top", "--looks", "1"),
-    ("code",),
-    ("verify",),
-    ("setup", *SECRET),
-    ("exec", "--", "true"),
-)
+    ("status",), ("logs", "-f"), ("plan",), ("doctor",), ("stop",), ("top", "--looks", "1"),
+    ("code",), ("verify",), ("setup", *SECRET), ("exec", "--", "true"),
+)  # fmt: skip
 
 
 @pytest.fixture

@@ -69,18 +69,10 @@ HOOKS = ("post-index-change", "reference-transaction", "pre-auto-gc", "post-chec
 # All tasks that read the current repository. Nothing answers at the address.
 NOBODY = "root@127.0.0.1:1"
 TASKS = (
-    ("status",),
-    ("logs",),
-    ("top",),
-    ("code",),
-    ("setup", "--host", NOBODY),
-    ("setup", "--host", NOBODY, "--committed-only"),
-    ("plan", "--host", NOBODY),
-    ("oneliner",),
-    ("oneliner", "--committed-only"),
-    ("render", "--for", "runpod", "--committed-only"),
-    ("init",),
-)
+    ("status",), ("logs",), ("top",), ("code",), ("setup", "--host", NOBODY),
+    ("setup", "--host", NOBODY, "--committed-only"), ("plan", "--host", NOBODY), ("oneliner",),
+    ("oneliner", "--committed-only"), ("render", "--for", "runpod", "--committed-only"), ("init",),
+)  # fmt: skip
 
 # A git without the two newer protections: older versions silently ignore them.
 OLD_GIT = """#!{python}

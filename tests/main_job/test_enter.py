@@ -33,21 +33,9 @@ env: {GREETING: "it's a \\"day\\""}
 train: {command: python train.py}
 """
 ODD = (
-    "",
-    " ",
-    "two words",
-    "it's",
-    '"',
-    "a\nb\n",
-    "*",
-    "$HOME",
-    "`id`",
-    "--",
-    "-n",
-    "\\",
-    "é",
+    "", " ", "two words", "it's", '"', "a\nb\n", "*", "$HOME", "`id`", "--", "-n", "\\", "é",
     "\udcff",
-)
+)  # fmt: skip
 SAYS = "import os, sys; sys.stdout.buffer.write(b'\\0'.join(map(os.fsencode, sys.argv[1:])))"
 WHERE = (
     "import os, sys; print(os.getcwd()); print(sys.prefix); print(os.environ['VIRTUAL_ENV']); "

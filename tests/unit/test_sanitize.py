@@ -13,34 +13,10 @@ HARM = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 PIECES = [
-    "\x1b",
-    "\x1b[",
-    "\x9b",
-    "31",
-    ";",
-    "m",
-    "\x1b[31m",
-    "\x1b[0m",
-    "\x1b]0;title",
-    "\x07",
-    "\x1b\\",
-    "\x9c",
-    "\x1bP",
-    "\x1b_G",
-    "\x1b(B",
-    "\r",
-    "\n",
-    "\r\n",
-    "\u202e",
-    "\u2028",
-    "é",
-    "█",
-    "abc ",
-    "\x00",
-    "\x85",
-    "?25l",
-    "\x1b[2J",
-]
+    "\x1b", "\x1b[", "\x9b", "31", ";", "m", "\x1b[31m", "\x1b[0m", "\x1b]0;title", "\x07",
+    "\x1b\\", "\x9c", "\x1bP", "\x1b_G", "\x1b(B", "\r", "\n", "\r\n", "\u202e", "\u2028", "é", "█",
+    "abc ", "\x00", "\x85", "?25l", "\x1b[2J",
+]  # fmt: skip
 NASTY = st.lists(st.sampled_from(PIECES) | st.text(max_size=4), max_size=12).map("".join)
 NASTY_BYTES = st.lists(
     st.sampled_from([piece.encode() for piece in PIECES])

@@ -445,28 +445,14 @@ HEADERS = st.dictionaries(
             *([["", "a" * 64, 2]], [["changed", "", -1]], [["", "", 10**30]]),
             *([["out/a", "outside"]], [["\x1b[31m", [], None]], [[]], ["x"]),
             *(
-                0,
-                1,
-                2,
-                -1,
-                10**30,
-                True,
-                None,
-                "",
-                "h",
-                "a",
-                "s",
-                "hhh",
-                "aaa",
-                "has",
-                "full",
+                0, 1, 2, -1, 10**30, True, None, "", "h", "a", "s", "hhh", "aaa", "has", "full",
                 "\x1b[31m",
             ),
         ]
     )
     | st.dictionaries(st.sampled_from(["0", "²", DIGITS, "-1"]), st.sampled_from([1, -1, "x", {}])),
     max_size=3,
-)
+)  # fmt: skip
 # The first request gets a valid answer, the rest random ones.
 FRAMES = st.tuples(
     st.sampled_from(["", "hhh", "aaa", "ssr", "aff"]), st.lists(HEADERS, max_size=6)

@@ -97,21 +97,12 @@ _REFUSED_NAMES = [*_SHELL, *_OPTIONS, "A-B", "A B", "1A", "A=B", "", "PATH", "IF
 _REFUSED_NAMES += ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "POSIXLY_CORRECT", "TMOUT"]
 
 _FREE = [
-    f"$(touch {CANARY})",
-    f"`touch {CANARY}`",
-    f"'; touch {CANARY}; '",
-    f'"; touch {CANARY} #',
-    "$HOME ${A:-b} $1 $$ !! !x",
-    "\\n \\\\ \\' \\\"",
-    "a'b\"c`d",
-    "%s %d %n",
-    "{{ x }} <%= x %> {% x %}",
-    "* ? [a] {a,b} ~ # = ;&|<>()",
-    "=cmd|' /C calc'!A0",
+    f"$(touch {CANARY})", f"`touch {CANARY}`", f"'; touch {CANARY}; '", f'"; touch {CANARY} #',
+    "$HOME ${A:-b} $1 $$ !! !x", "\\n \\\\ \\' \\\"", "a'b\"c`d", "%s %d %n",
+    "{{ x }} <%= x %> {% x %}", "* ? [a] {a,b} ~ # = ;&|<>()", "=cmd|' /C calc'!A0",
     "ünïcødé 日本 😀",
-    "null",
-    "x" * 4096,
-]
+    "null", "x" * 4096,
+]  # fmt: skip
 _ACCEPTED: dict[str, list[str]] = {
     "env.A": [*_FREE, "", " ", "-rf", "- a", "a: b #c", " a ", "3.10", "on"],
     "train.command": [*_FREE, "x" * 8192, " python train.py "],

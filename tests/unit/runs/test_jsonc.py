@@ -67,26 +67,12 @@ def test_an_item_is_appended_to_a_list_of_editor_settings_only_once() -> None:
 @pytest.mark.parametrize(
     "broken",
     [
-        "{",
-        "[1, 2",
-        '{"a" 1}',
-        '{"a": 1 "b": 2}',
-        "{'a': 1}",
-        '{"a": 01x}',
-        '{"a": nul}',
-        '{"a": "\n"}',
-        '{"a": 1} {"b": 2}',
-        "{a: 1}",
-        "/* never ends",
-        "{} /* never ends",
-        "{} /*/",
-        '{"a": NaN}',
-        "{,}",
-        '{"a": "\\x"}',
-        '{"a": ' + "[" * 10**5 + "]" * 10**5 + "}",
+        "{", "[1, 2", '{"a" 1}', '{"a": 1 "b": 2}', "{'a': 1}", '{"a": 01x}', '{"a": nul}',
+        '{"a": "\n"}', '{"a": 1} {"b": 2}', "{a: 1}", "/* never ends", "{} /* never ends", "{} /*/",
+        '{"a": NaN}', "{,}", '{"a": "\\x"}', '{"a": ' + "[" * 10**5 + "]" * 10**5 + "}",
         "<<<<<<< HEAD\n{}",
     ],
-)
+)  # fmt: skip
 def test_adding_a_key_to_broken_editor_settings_raises_an_error(broken: str) -> None:
     with pytest.raises(JsoncError):
         with_value(broken, ("k",), 1)

@@ -57,29 +57,13 @@ def test_a_setup_event_written_as_json_is_read_back_equal():
 @pytest.mark.parametrize(
     "changes",
     [
-        {"v": 2},
-        {"v": None},
-        {"setup": "a b"},
-        {"setup": "../x"},
-        {"setup": "x" * 81},
-        {"setup": "x\n"},
-        {"setup": 7},
-        {"seq": -1},
-        {"seq": 1.5},
-        {"seq": True},
-        {"seq": "1"},
-        {"seq": 10**400},
-        {"t": "now"},
-        {"t": 10**400},
-        {"t": None},
-        {"t": float("nan")},
-        {"t": float("inf")},
-        {"step": "rm -rf"},
-        {"step": ["python"]},
-        {"event": "explode"},
+        {"v": 2}, {"v": None}, {"setup": "a b"}, {"setup": "../x"}, {"setup": "x" * 81},
+        {"setup": "x\n"}, {"setup": 7}, {"seq": -1}, {"seq": 1.5}, {"seq": True}, {"seq": "1"},
+        {"seq": 10**400}, {"t": "now"}, {"t": 10**400}, {"t": None}, {"t": float("nan")},
+        {"t": float("inf")}, {"step": "rm -rf"}, {"step": ["python"]}, {"event": "explode"},
         {"event": {}},
     ],
-)
+)  # fmt: skip
 def test_a_setup_event_line_with_a_wrong_value_in_a_required_field_is_ignored(changes):
     assert parse_event(line(**changes)) is None
 
@@ -106,20 +90,10 @@ def test_unknown_fields_of_a_setup_event_are_dropped():
 @pytest.mark.parametrize(
     "raw",
     [
-        b"",
-        b"[]",
-        b"null",
-        b"1",
-        b"{",
-        b"\xff\xfe{}",
-        b"[" * MAX_LINE,
-        b'{"a":' * 600,
-        b"1" * MAX_LINE,
-        b"NaN",
-        b" " * (MAX_LINE + 1),
-        line() + b" " * MAX_LINE,
+        b"", b"[]", b"null", b"1", b"{", b"\xff\xfe{}", b"[" * MAX_LINE, b'{"a":' * 600,
+        b"1" * MAX_LINE, b"NaN", b" " * (MAX_LINE + 1), line() + b" " * MAX_LINE,
     ],
-)
+)  # fmt: skip
 def test_a_line_of_garbage_is_not_read_as_a_setup_event(raw):
     assert parse_event(raw) is None
 

@@ -172,20 +172,13 @@ REFUSED = [
     *(".Boxstrap-Parts/a", ".boxstrap\u200c-PARTS/a", "Boxstrap-Manifest.json"),
     *("", "/etc/passwd", "../a", "a/../b", "a/./b", "a//b", "a/", "a/..", "..", "."),
     *(
-        "a\nb",
-        "a\x1b[2Jb",
-        "a\tb",
-        "a\x7fb",
-        "a\x9b1mb",
-        "a\u202eb",
-        "a\u2028b",
-        "a\udcffb",
+        "a\nb", "a\x1b[2Jb", "a\tb", "a\x7fb", "a\x9b1mb", "a\u202eb", "a\u2028b", "a\udcffb",
         "a\0b",
     ),
     *(".git/config", "out/.GIT/hooks/x", "out/.git ./x", "git~1/x", "out/.g\u200cit/config"),
     *("x" * 256, "é" * 128, "/".join("a" * 70), "a/" * 1100 + "a"),
     *(PARTS, f"{PARTS}/x", "boxstrap-manifest.json"),
-]
+]  # fmt: skip
 
 
 def test_pull_gives_a_reason_for_refusing_each_result_path_that_is_dangerous_here() -> None:
