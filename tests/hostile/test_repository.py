@@ -328,16 +328,9 @@ def test_no_temporary_folder_of_boxstrap_stays_after_a_command(
 # Files that never end, or lead nowhere: a clone can have links, a tarball anything.
 
 PIPES = (
-    "include",
-    "config",
-    "refs/heads/main",
-    "packed-refs",
-    "shallow",
-    "objects/info/alternates",
-    "excludes",
-    "../.gitignore",
-    "../.gitattributes",
-)
+    "include", "config", "refs/heads/main", "packed-refs", "shallow", "objects/info/alternates",
+    "excludes", "../.gitignore", "../.gitattributes",
+)  # fmt: skip
 
 
 def test_plan_names_a_pipe_in_the_git_folder_instead_of_waiting_for_it(user: User) -> None:

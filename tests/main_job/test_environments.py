@@ -217,12 +217,8 @@ def test_setup_installs_python_packages_and_groups_in_addition_to_or_in_place_of
     rented.run("setup", *alone).must(0)
     assert packages(rented, *MANY) == "['pluggy']"
     folder = (
-        *options,
-        "--set",
-        "python.requirements=[]",
-        "--set",
-        'python.packages=["-e ./lib[x]"]',
-    )
+        *options, "--set", "python.requirements=[]", "--set", 'python.packages=["-e ./lib[x]"]',
+    )  # fmt: skip
     rented.run("setup", *folder).must(0)
     assert packages(rented, *MANY, "lib") == "['pathspec', 'lib']"
     assert "nothing to do" in rented.run("setup", *folder).must(0).out

@@ -13,14 +13,8 @@ from tests.plain_environment import HERE
 from tests.used_here import seem_set_up
 
 HEAVY = (
-    "bootstrap.link",
-    "bootstrap.setup.sequence",
-    "invoke",
-    "git",
-    "jinja2",
-    "paramiko",
-    "pydantic",
-)
+    "bootstrap.link", "bootstrap.setup.sequence", "invoke", "git", "jinja2", "paramiko", "pydantic",
+)  # fmt: skip
 
 
 EXAMPLE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -292,14 +292,10 @@ def test_the_summary_of_a_verdict_has_one_line_each_for_gpus_driver_reasons_and_
 ) -> None:
     answer = rig.run(f"{A100}\ngpu.mig = 1 1")
     assert answer.out.splitlines() == [
-        "verdict return",
-        "gpus 1",
-        "driver 550.54.15",
-        "cuda 12.4",
+        "verdict return", "gpus 1", "driver 550.54.15", "cuda 12.4",
         "reason return gpu-mig GPU 0: is cut into slices (MIG)",
-        "advice It isn't what you pay for: return this box.",
-        "code gpu-mig",
-    ]
+        "advice It isn't what you pay for: return this box.", "code gpu-mig",
+    ]  # fmt: skip
     assert (rig.folder / "result.driver").read_text() == "550.54.15\n"
 
 

@@ -222,15 +222,8 @@ def test_the_demo_of_an_installed_boxstrap_trains(installed: InstalledPlace) -> 
 
 def test_uvx_runs_boxstrap_without_installing_it(place: InstalledPlace, wheel: Path) -> None:
     words: list[str | Path] = [
-        UV,
-        "tool",
-        "run",
-        "--quiet",
-        "--python",
-        sys.executable,
-        "--from",
-        wheel,
-    ]
+        UV, "tool", "run", "--quiet", "--python", sys.executable, "--from", wheel,
+    ]  # fmt: skip
     assert __version__ in place.run(*words, "boxstrap", "--version")
 
 

@@ -60,12 +60,8 @@ def test_advice_on_missing_libraries_leaves_out_packages_that_another_named_one_
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     missing = [
-        "libGL.so.1",
-        "libX11.so.6",
-        "libxcb.so.1",
-        "libglib-2.0.so.0",
-        "libgthread-2.0.so.0",
-    ]
+        "libGL.so.1", "libX11.so.6", "libxcb.so.1", "libglib-2.0.so.0", "libgthread-2.0.so.0",
+    ]  # fmt: skip
     monkeypatch.setattr(lacking_module, "missing_libraries", lambda _: missing)
     lacking_module.warn_of_lacking("/site")
     said = capsys.readouterr()

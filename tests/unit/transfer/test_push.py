@@ -174,12 +174,8 @@ def test_symlinks_within_a_pushed_folder_arrive_as_symlinks(
     there = {name: (target / name).readlink() for name in links}
     assert {name: str(to) for name, to in there.items()} == {**links, "chain": "sub/a"}
     assert sorted(line.partition(":")[0] for line in pushed.left_out) == [
-        "circle",
-        "nowhere",
-        "out",
-        "pipe",
-        "to-left",
-    ]
+        "circle", "nowhere", "out", "pipe", "to-left",
+    ]  # fmt: skip
     assert push(exclude=["left"]).files == 0
     (source / "file").unlink()
     (source / "file").symlink_to("sub/b")
