@@ -32,6 +32,7 @@ from bootstrap.errors import (
 from bootstrap.link.cancel import CancelToken
 from bootstrap.link.exchange import stream_script
 from bootstrap.link.query import ask
+from bootstrap.link.target import shortened
 from bootstrap.link.wire import PIECE, LinkLost
 from bootstrap.onbox.nodes.check import is_private
 from bootstrap.runs.run_end import end_run
@@ -110,7 +111,7 @@ class Meeting:
     def _others_error(self) -> BoxstrapError:
         with self._lock:
             host, first = self._first or ("another node", StepFailedError("it broke off."))
-        what = f"not started: {host} failed, and all begin or none."
+        what = f"not started: {shortened(host)} failed, and all begin or none."
         if isinstance(first, ReturnBoxError):
             return StepFailedError(what)
         error = copy.copy(first)

@@ -171,12 +171,13 @@ def test_a_train_command_whose_torchrun_nnodes_is_not_the_number_of_boxes_gives_
 
 
 def test_setup_starts_no_training_on_any_node_and_names_the_failed_node_if_one_fails() -> None:
-    meeting, raised = Meeting(["a", "b", "c"]), dict[str, BoxstrapError]()
+    hosts = ["a", failing := "ssh -i key -p 22 b", "c"]
+    meeting, raised = Meeting(hosts), dict[str, BoxstrapError]()
 
     def attend(host: str) -> None:
         try:
             with meeting.attended_by(host) as rank:
-                if host == "b":
+                if host == failing:
                     raise BoxLacksError("no room.", where="b", hint="Make some.")
                 meeting.gather("ready", rank, host)
         except BoxstrapError as error:
@@ -187,10 +188,10 @@ def test_setup_starts_no_training_on_any_node_and_names_the_failed_node_if_one_f
         thread.start()
     for thread in threads:
         thread.join(5)
-    assert raised["b"].text() == "b: no room.\nMake some."
+    assert raised[failing].text() == "b: no room.\nMake some."
     for host in "ac":
         assert type(raised[host]) is BoxLacksError
-        assert raised[host].text() == "not started: b failed, and all begin or none."
+        assert raised[host].text() == "not started: b:22 failed, and all begin or none."
 
 
 def test_a_node_whose_gpu_check_says_return_makes_setup_of_the_other_nodes_fail_naming_it() -> None:
