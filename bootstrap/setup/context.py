@@ -125,6 +125,8 @@ def _context(
 ) -> SetupContext:
     if isinstance(rented := box.known.lease.get("rented"), float):
         request = replace(request, rented=rented)
+    if loaded.profile.lease and not box.target.is_rented:
+        request = replace(request, price=box.known.price or None)
     if box.known.host_text.partition(":")[0] in FIXED_END:
         request, loaded = _with_fixed_end(request, loaded, box)
     build = partial(build_payload, request=request, local=box.is_local, with_source=with_source)

@@ -111,7 +111,7 @@ def build_payload(
     `with_secrets`: False for a script that is only shown. Raises ProfileError, UsageError:
     no repository, boxstrap's own checkout, or changes that must not be sent.
     """
-    of_box = (local, with_source, with_secrets, request.rented, request.ends)
+    of_box = (local, with_source, with_secrets, request.rented, request.price, request.ends)
     said = str(loaded.profile.as_dict())
     key = ("payload", loaded.profile.name, said, request.committed_only, of_box)
     return request.once.get(
@@ -170,6 +170,7 @@ def _built(
         dependencies=dependency_rows,
         sent_data={item.number: item.sent for item in data},
         rented=request.rented,
+        price=request.price,
         ends=request.ends,
     )
     warnings: list[str | None] = []

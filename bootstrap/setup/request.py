@@ -102,5 +102,7 @@ class SetupRequest(BoxOptions):
     """How long to wait for another setup on the box, in seconds."""
     rented: float | None = None
     """When a new box was rented, by its account's clock. Its lease counts from then."""
+    price: float | None = None
+    """What the box costs an hour, in dollars, as it was said once, where no account says it."""
     ends: bool = False
     """Whether its provider ends it at a time that nothing moves."""

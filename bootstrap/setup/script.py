@@ -111,6 +111,7 @@ def variables(  # noqa: PLR0913 - what a script is made of
     dependencies: Sequence[str] = (),
     sent_data: Mapping[int, SentItem] = MappingProxyType({}),
     rented: float | None = None,
+    price: float | None = None,
     ends: bool = False,
 ) -> list[tuple[str, Value]]:
     """Return name and value of each variable, in the order of a profile; those that the steps in
@@ -168,7 +169,7 @@ def variables(  # noqa: PLR0913 - what a script is made of
         ("SECRETS_ID", secrets_id),
         ("SECRET_IDS", list(secret_ids)),
         ("DATA", data_rows(profile, sent_data)),
-        ("LEASE", lease_terms(profile, rented, ends=ends)),
+        ("LEASE", lease_terms(profile, rented, price, ends=ends)),
         ("PREPARE", profile.prepare),
         ("SHARED", profile.shared),
         ("TRAIN_COMMAND", train.command if train else ""),
@@ -227,7 +228,7 @@ def data_rows(profile: Profile, sent: Mapping[int, SentItem]) -> list[dict[str, 
 
 
 def lease_terms(
-    profile: Profile, rented: float | None = None, *, ends: bool = False
+    profile: Profile, rented: float | None = None, price: float | None = None, *, ends: bool = False
 ) -> dict[str, object]:
     """Return the lease for the box, see `onbox/lease/rules.py`; {} without one."""
     lease = profile.lease
@@ -239,7 +240,7 @@ def lease_terms(
         "idle": seconds_of(lease.idle or ""),
         "stall": seconds_of(lease.stall or ""),
         "then": None if lease.then == "stop" else lease.then,
-        "price": profile.box.price,
+        "price": profile.box.price or (lease.dollars and price),
         "rented": rented,
         "ends": ends or None,
     }

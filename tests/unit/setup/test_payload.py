@@ -10,9 +10,11 @@ from bootstrap.errors import ProfileError, UsageError
 from bootstrap.profile import ConsentError, DataItem, Profile
 from bootstrap.profile.load import read_profile
 from bootstrap.repo.place import repository_root
+from bootstrap.setup.context import get_context
 from bootstrap.setup.payload import Payload, build_payload
 from bootstrap.setup.push import LocalItem, local_items
 from bootstrap.setup.request import SetupRequest
+from bootstrap.ui.screens import make_screen
 from tests.cli import User
 from tests.plain_environment import HERE
 
@@ -302,3 +304,20 @@ def test_setup_on_host_local_sends_no_private_dependency(
 ) -> None:
     monkeypatch.chdir(user.repository(requirements__txt=ASKED).root)
     assert build_payload(read_profile("local"), SetupRequest(), local=True).dependencies == ()
+
+
+def test_dollars_of_a_lease_are_counted_at_the_price_that_an_earlier_setup_was_given(
+    user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.environ", user.env)
+    root = user.repository().root
+
+    def lease(*sets: str) -> object:
+        made = get_context(SetupRequest("local", "local", sets, root), make_screen(json=True))
+        made.box.save(made.box.known)
+        made.box.close()
+        return dict(made.payload.values)["LEASE"]
+
+    assert lease("box.price=1.5") == {}
+    assert lease("lease.hours=1") == {"seconds": 3600.0}
+    assert lease("lease.dollars=2") == {"dollars": 2.0, "price": 1.5}
