@@ -133,7 +133,7 @@ def push_data(options: BoxOptions, screen: Screen, *, replace: bool) -> None:
             for item in items:
                 place = item.sent.to
                 if not place.startswith("~"):
-                    place = posixpath.join(box.state.repo_dir, place)
+                    place = posixpath.join(_tree(box), place)
                 pushed = push_folder(
                     box.link,
                     item.source,
@@ -174,7 +174,9 @@ def _warn(screen: Screen, pushed: Pushed) -> None:
 
 def _target(box: BoxLogin, source: Path, wish: PushOptions, stood_in: Path) -> str:
     """Return the target folder: `--to`, else the same place in the repository as here."""
-    tree = box.state.repo_dir
+    if wish.to and posixpath.isabs(wish.to):
+        return posixpath.normpath(wish.to)
+    tree = _tree(box)
     root = repository_root(stood_in)
     if wish.to is not None:
         return posixpath.normpath(posixpath.join(tree, wish.to))
@@ -199,6 +201,16 @@ def _target(box: BoxLogin, source: Path, wish: PushOptions, stood_in: Path) -> s
         return tree
     folder = inside if source.is_dir() else inside.parent
     return posixpath.join(tree, folder.as_posix())
+
+
+def _tree(box: BoxLogin) -> str:
+    """Return its folder of this repository. Raises UsageError before a first setup: where that
+    will place it is not known, and it takes no folder that has something in it."""
+    if box.own and not box.state.is_placed:
+        from bootstrap.setup.sync import not_set_up
+
+        raise not_set_up(box.label, box.name)
+    return box.state.repo_dir
 
 
 def _said(pushed: Pushed) -> str:

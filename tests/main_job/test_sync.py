@@ -592,5 +592,9 @@ def test_push_sends_a_git_ignored_folder_and_overwrites_only_with_replace(twin: 
         "1 file on the box" in twin.user.run("push", *TO_LOCAL, "--profile", str(own)).must(9).err
     )
     assert "names none on this machine" in twin.user.run("push", *TO_LOCAL).must(2).err
+    # Of a repository that was not set up there, nobody knows where its tree will be.
+    subprocess.run(["git", "init", "-q", outside], check=True)
+    to_other = (*TO_LOCAL, "--repo", str(outside))
+    assert "was not set up" in twin.user.run("push", str(outside / "c"), *to_other).must(2).err
     shutil.rmtree(twin.tree / "out")
     shutil.rmtree(twin.repository.root / "out")
