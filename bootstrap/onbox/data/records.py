@@ -85,9 +85,8 @@ def pushed_files(records: Path, main: Path, *, unchanged: bool = False) -> Itera
                         break
                 elif folder is not None and row:
                     file = folder / str(row[0])
-                    if file in seen or not file.is_file():
-                        continue
-                    if unchanged and [file.stat().st_size, file.stat().st_mtime_ns] != row[1:3]:
+                    found = placed(str(file))
+                    if file in seen or found is None or (unchanged and [*found[1:]] != row[1:3]):
                         continue  # a later line may know it
                     seen.add(file)
                     yield file.relative_to(main)

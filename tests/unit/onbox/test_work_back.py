@@ -47,10 +47,12 @@ def test_sync_back_makes_one_commit_of_edits_and_new_files(work: WorkThere, tmp_
     (tree / "out[1]/result").write_text("weights")
     (tree / "data").mkdir()
     rows = [json.dumps({"target": str(tree / "data")})]
-    for name in ("pushed", "changed since"):
+    (tree / "data/link").symlink_to("pushed")
+    for name in ("pushed", "changed since", "link"):
         file = tree / "data" / name
-        file.write_text("from home")
-        rows.append(json.dumps([name, 9, file.stat().st_mtime_ns]))
+        if not file.is_symlink():
+            file.write_text("from home")
+        rows.append(json.dumps([name, file.lstat().st_size, file.lstat().st_mtime_ns]))
     os.utime(tree / "data/changed since", (1, 1))
     (tmp_path / "w/.boxstrap/data").mkdir()
     (tmp_path / "w/.boxstrap/data/x.jsonl").write_text("\n".join(rows))
