@@ -17,7 +17,8 @@ from bootstrap.repo.local import LocalRepository, read_repository
 from bootstrap.repo.names import decoded, shown
 from bootstrap.repo.objects import have_locally
 from bootstrap.repo.quarantine import Bounds, Quarantine
-from bootstrap.setup.sync import FileChanges, file_changes, not_set_up
+from bootstrap.setup.request import not_set_up
+from bootstrap.setup.sync import FileChanges, file_changes
 from bootstrap.ui.screen import Screen
 from bootstrap.value import Document
 

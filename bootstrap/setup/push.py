@@ -22,6 +22,7 @@ from bootstrap.profile.schema import Profile, SentItem
 from bootstrap.profile.values import Permission
 from bootstrap.repo.names import shown
 from bootstrap.repo.place import repository_root
+from bootstrap.setup.request import not_set_up
 from bootstrap.sizes import file_count, grouped_number, transferred
 from bootstrap.transfer.push import (
     MOST_NAMED,
@@ -207,8 +208,6 @@ def _tree(box: BoxLogin) -> str:
     """Return its folder of this repository. Raises UsageError before a first setup: where that
     will place it is not known, and it takes no folder that has something in it."""
     if box.own and not box.state.is_placed:
-        from bootstrap.setup.sync import not_set_up
-
         raise not_set_up(box.label, box.name)
     return box.state.repo_dir
 

@@ -106,3 +106,12 @@ class SetupRequest(BoxOptions):
     """What the box costs an hour, in dollars, as it was said once, where no account says it."""
     ends: bool = False
     """Whether its provider ends it at a time that nothing moves."""
+
+
+def not_set_up(where: str, name: str) -> UsageError:
+    """Return the error for a box without a tree of this repository."""
+    return UsageError(
+        "this repository was not set up on this box yet.",
+        where=where,
+        hint=f"Do that first: boxstrap setup --host {name}",
+    )

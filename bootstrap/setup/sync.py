@@ -23,7 +23,7 @@ from bootstrap.link.reconnecting import Backoff
 from bootstrap.link.record import LOCAL
 from bootstrap.link.wire import PIECE, LinkLost, NoAnswer, Wire
 from bootstrap.repo.names import decoded, shown, unquoted
-from bootstrap.setup.request import SetupRequest
+from bootstrap.setup.request import SetupRequest, not_set_up
 from bootstrap.steps.event_codes import edited_there, explain
 from bootstrap.ui.screen import Screen
 from bootstrap.value import Document, dataclass
@@ -512,15 +512,6 @@ def _parse(answer: bytes) -> SyncAnswer:
 
 _OF_THE_BOX = ("box-edits", "box-commits", "untracked-in-the-way")
 """Codes for work made on the box that would be lost or mixed up."""
-
-
-def not_set_up(where: str, name: str) -> UsageError:
-    """Return the error for a box without a tree of this repository."""
-    return UsageError(
-        "this repository was not set up on this box yet.",
-        where=where,
-        hint=f"Do that first: boxstrap setup --host {name}",
-    )
 
 
 def refusal(answer: SyncAnswer, where: str, name: str) -> BoxstrapError:
