@@ -171,7 +171,7 @@ class Box:
         return self._collect(stop_run, run=None, every=True, setup=False)
 
     def down(self, *, stop_runs: bool = False, discard: bool = False) -> Mapping[str, object]:
-        """Bring home what it has, and destroy it.
+        """Bring home what it has, and destroy it; if no account can, `destroyed` is false.
 
         Raises NotSafeError with a list if something would be lost, unless `discard` is given;
         UnreachableError if it is unknown whether it is gone.

@@ -47,7 +47,7 @@ def test_the_documented_python_example_runs_waits_and_pulls_on_this_machine(user
         "try:\n    type(run)(box, 'train-9').wait()\n"
         "except UsageError as error:\n    print(error.what.partition('; ')[0])\n"
     )
-    said = _run(example.replace("box.down()\n", more + "box.down()\n"), user)
+    said = _run(example.replace("given_back =", more + "given_back ="), user)
     assert said.stderr == ""
     home = made.root / "boxstrap-results/local/train-2"
     first, *lines = said.stdout.splitlines()
@@ -55,6 +55,7 @@ def test_the_documented_python_example_runs_waits_and_pulls_on_this_machine(user
     assert lines[0] == "the command is empty."
     assert lines[1].startswith("train-3 ended with exit code 3 after")
     assert lines[2].startswith("there is no run train-9 on this box")
+    assert lines[3].startswith("nothing would be lost, and it keeps running: ")
     assert (home / "out/a").read_text() == "1"
 
 
