@@ -221,6 +221,11 @@ def people() -> list[str]:
     return [one.pw_dir for one in pwd.getpwall() if one.pw_uid == 0 or one.pw_uid in _PEOPLE]
 
 
+def working_folders() -> list[str]:
+    """Return the folders that other setups may have been told to work in."""
+    return [str(one) for one in Path("/").glob("*")]
+
+
 def unsafe_homes(box_home: Path, homes: Sequence[str], others: Iterable[str]) -> Iterator[str]:
     """Yield boxstrap's folders of other users and of other working folders."""
     own = box_home.stat()
@@ -240,7 +245,7 @@ def all_unsafe(box_home: Path) -> Iterator[str]:
     """Yield everything unsafe; nothing if the box may be destroyed."""
     results = ResultsLook(box_home)
     yield from results.unsafe()
-    yield from unsafe_homes(box_home, people(), map(str, Path("/").glob("*")))
+    yield from unsafe_homes(box_home, people(), working_folders())
     if is_set_up(box_home):
         yield "setup: one is running"
     yield from unsafe_work(box_home)  # late: a run may start while results are read

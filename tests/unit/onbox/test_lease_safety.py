@@ -17,7 +17,7 @@ from bootstrap.onbox.results.complete_files import state_of
 from bootstrap.onbox.results.run_results import LET_GO, digest_of, write_files
 from bootstrap.onbox.run_folder import runs_below
 from bootstrap.onbox.run_queue import take_out
-from tests.box_programs import lay_programs, onbox
+from tests.box_programs import lay_programs_alone, onbox
 
 OLD = 1_700_000_000
 
@@ -183,11 +183,14 @@ def test_the_safety_check_says_that_another_users_boxstrap_folder_is_not_checked
 ) -> None:
     own, their = str(box.home.parent), box.home.parent / "theirs"
     monkeypatch.setattr(safety, "people", lambda: [own, str(their), "/nowhere"])
+    monkeypatch.setattr(safety, "working_folders", list)
     assert list(safety.all_unsafe(box.home)) == []
     (their / ".boxstrap").mkdir(parents=True)
     said = [f"{their}/.boxstrap: what was started from there is not checked"]
     assert list(safety.all_unsafe(box.home)) == said
-    assert list(safety.unsafe_homes(box.home, [], [str(their)])) == said
+    monkeypatch.setattr(safety, "people", list)
+    monkeypatch.setattr(safety, "working_folders", lambda: [str(their)])
+    assert list(safety.all_unsafe(box.home)) == said
     (their / ".boxstrap").rmdir()
     (their / ".boxstrap").symlink_to(box.home)  # as `~/.boxstrap` does
     assert list(safety.all_unsafe(box.home)) == []
@@ -288,7 +291,7 @@ def test_a_result_changed_by_hand_after_its_run_is_unsafe(box: PulledBox) -> Non
 
 @pytest.fixture
 def programs(tmp_path: Path) -> Path:
-    return lay_programs(tmp_path / "box/current")
+    return lay_programs_alone(tmp_path / "box/current")
 
 
 def told(programs: Path, box: PulledBox) -> list[str]:

@@ -31,7 +31,7 @@ from bootstrap.onbox.lease.safety import safe_note
 from bootstrap.onbox.processes import identity
 from bootstrap.providers import ec2, google_cloud
 from bootstrap.value import document
-from tests.box_programs import lay_programs, onbox
+from tests.box_programs import lay_programs_alone, onbox
 from tests.providers.accounts import (
     KEY,
     POD_KEY,
@@ -76,7 +76,7 @@ class BoxWithLease:
 
     def __init__(self, home: Path, terms: dict[str, object], variables: dict[str, str]) -> None:
         self.home, self.variables = home, variables
-        lay_programs(home / "box/current")
+        lay_programs_alone(home / "box/current")
         self.run = home / "runs/homework/train-1"
         self.run.mkdir(parents=True)
         self.trained = subprocess.Popen(
