@@ -71,7 +71,7 @@ def _planned(script: str) -> dict[str, str]:
         from .setup.wanted import WantedSetup
 
         wanted = WantedSetup(script, [])
-        if wanted.recipe.one("PROGRAM").startswith(os.path.basename(SHELL_PROGRAMS)):
+        if wanted.values.program.startswith(os.path.basename(SHELL_PROGRAMS)):
             return plan.tell(wanted)
     os.write(1, run(["bash", script, "plan"], os.environ).output)
     return {}

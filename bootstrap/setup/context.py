@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -209,7 +210,7 @@ def _most_seconds(request: SetupRequest, box: BoxLogin) -> float | None:
 
 def keep_lease(box: BoxLogin, payload: Payload) -> None:
     """Record the lease that this setup sets, for a guard; an existing one keeps its start time."""
-    terms: dict[str, Any] = dict(payload.values)["LEASE"]  # type: ignore[assignment]
+    terms: dict[str, Any] = json.loads(str(payload.values["lease"]["LEASE"]))
     if not terms or box.is_local:
         return
     before = box.known.lease

@@ -48,7 +48,9 @@ from bootstrap.setup.request import SetupRequest
 from bootstrap.setup.script import (
     ROOT,
     Source,
+    Variables,
     default_values,
+    flat,
     render_recipe,
     render_text,
     variables,
@@ -56,7 +58,6 @@ from bootstrap.setup.script import (
 from bootstrap.steps.plan import steps_for
 from bootstrap.steps.shell import (
     ONBOX,
-    Value,
     bare_shell,
     encoded,
     folded,
@@ -504,7 +505,8 @@ def render_carrier(
     """Return a script that sets up the box it runs on, but for the steps to `leave`. `bare`: its
     program is without comments, docstrings and indentation."""
     usual = default_values()
-    used = {name for name, value in door_values(profile, source) if value != usual.get(name)}
+    asked = flat(door_values(profile, source))
+    used = {name for name, value in asked.items() if value != usual[name]}
     made = packed_program(used) if bare else program()
     recipe = door_recipe(profile, source, leave, made.digest)
     return _whole(profile, recipe, program=made.text, program_marker=_marker(made.text))
@@ -530,7 +532,7 @@ def door_recipe(profile: Profile, source: Source, leave: tuple[str, ...], digest
     return render_recipe(profile.name, door_values(profile, source), steps, digest)
 
 
-def door_values(profile: Profile, source: Source) -> list[tuple[str, Value]]:
+def door_values(profile: Profile, source: Source) -> Variables:
     """Return the variables for a door: the box fetches the commit itself."""
     profile = profile.replace(git=profile.git.replace(access="url"))
     secrets_id = "door" if profile.secrets else ""

@@ -165,14 +165,11 @@ class _Beginning:
         profile, wish = payload.profile, self._wish
         variables = dict(wish.variables)
         return {
-            **send.tree_values(profile, payload.source, request.wait_s),
+            **send.tree_values(payload.source, request.wait_s),
             "workdir": self._context.box.workdir,
             "format": payload.here.object_format if payload.here else "",
-            "shared": profile.shared,
-            "result": profile.train.results if profile.train else [],
-            "prepare": " ".join(profile.prepare),
             "script": payload.program_id,
-            "of_one_run": "|".join(OF_ONE_RUN),
+            "of_one_run": OF_ONE_RUN,
             "id": wish.id,
             "words": wish.words(profile),
             "command": wish.command,

@@ -33,12 +33,12 @@ from bootstrap.setup.script import (
     OF_ONE_RUN,
     ROOT,
     Source,
+    Variables,
     render_script,
     script_id,
     variables,
 )
 from bootstrap.steps.plan import Step, steps_for
-from bootstrap.steps.shell import Value
 from bootstrap.value import dataclass, field, replace
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Payload:
     snapshot: Snapshot | None  # the snapshot of it that is sent
     source: Source
     steps: tuple[Step, ...]
-    values: Sequence[tuple[str, Value]]  # the variables of the script
+    values: Variables  # the variables of the script
     secrets: SecretSet = field(default_factory=SecretSet)
     dependencies: tuple[GitDependency, ...] = ()
     """The dependencies that this machine fetches and sends."""
@@ -70,7 +70,7 @@ class Payload:
 
     @cached_property
     def script(self) -> str:
-        return self._rendered(self.values)
+        return render_script(self.profile.name, self.values, self.steps, self.program.digest)
 
     @cached_property
     def script_id(self) -> str:
@@ -79,15 +79,11 @@ class Payload:
     @cached_property
     def program_id(self) -> str:
         """The id of the script without values that differ between a profile's runs."""
-        values = [(name, value) for name, value in self.values if name not in OF_ONE_RUN]
-        return script_id(self._rendered(values))
+        return script_id(re.sub(f"^ *({OF_ONE_RUN})=.*\\n", "", self.script, flags=re.MULTILINE))
 
     @property
     def program(self) -> Program:
         return program()
-
-    def _rendered(self, values: Sequence[tuple[str, Value]]) -> str:
-        return render_script(self.profile.name, values, self.steps, self.program.digest)
 
     @property
     def changes(self) -> ChangeCount:

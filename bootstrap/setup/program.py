@@ -15,7 +15,7 @@ from functools import cache, cached_property
 from itertools import chain
 
 from bootstrap.paths import shipped
-from bootstrap.setup.script import RECIPE_HERE, STAGE0, default_values, in_document, kept_text, page
+from bootstrap.setup.script import RECIPE_HERE, STAGE0, default_values, kept_text, page
 from bootstrap.steps.shell import assignments, bare_python, bare_shell, onbox_files
 from bootstrap.value import dataclass
 
@@ -114,8 +114,7 @@ def _put_together(files: Mapping[str, str]) -> Program:
 @cache
 def program_files(*, bare: bool = False) -> dict[str, str]:
     """Return the text of each of its files, by its path in the program's folder."""
-    usual = {name: value for name, value in default_values().items() if not in_document(name)}
-    defaults = f"# What a recipe doesn't name is as here.\n{assignments(usual)}VALUES=''\n"
+    defaults = f"# What a recipe doesn't name is as here.\n{assignments(default_values())}"
     files = {"setup.sh": page(RECIPE_HERE, bare=bare), "defaults.sh": defaults}
     for kind in ("lib", "doors", "box"):
         for file in sorted((shipped("templates") / kind).glob("*.sh")):

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 from bootstrap import __version__
 from bootstrap.onbox.python import uv_release
 from bootstrap.onbox.retries import error_rows
-from bootstrap.onbox.values import Values
 from bootstrap.onbox.verdict.expected_hardware import ExpectedHardware, ExpectedMachine
 from bootstrap.paths import cache_dir, shipped, write_private
 from bootstrap.profile import values
@@ -75,23 +74,11 @@ class Source:
     """Digest of the content, which identifies the work; "" if the box clones and computes it."""
 
 
-OF_ONE_RUN = (
-    *("REPO_COMMIT", "REPO_SNAPSHOT", "REPO_TREE", "REPO_BRANCH"),
-    *("TRAIN_COMMAND", "TRAIN_SESSION"),
-)
+OF_ONE_RUN = "REPO_COMMIT|REPO_SNAPSHOT|REPO_TREE|REPO_BRANCH|TRAIN_COMMAND|TRAIN_SESSION"
 """Variables that differ between runs of one profile; all others are the same."""
 
-_OF_STEPS = {
-    "shell": ("ENV_NAMES", "ENV_VALUES", "SECRETS", "SECRETS_ID"),
-    "agent": ("INDEX",),
-    "repo": (
-        *("REPO_COMMIT", "REPO_SNAPSHOT", "REPO_TREE", "REPO_BRANCH"),
-        *("REPO_URL", "SHARED"),
-    ),
-    "python": ("VENV",),
-    "train": (*("TRAIN_COMMAND", "TRAIN_SESSION", "TRAIN_AT_BOOT", "TRAIN_GRACE", "RESULTS"),),
-}
-"""Which step of a recipe stands above which variables; the others are of the whole box."""
+Variables = Mapping[str, Mapping[str, Value]]
+"""By the step that they are of, "" for the whole box: the value of each name."""
 _OF_STAGE0 = ("WORKDIR", "IS_LOCAL", "MIN_FREE_MB", "MIN_TMP_MB", "VOLUME_AT")
 """Variables that are used before the program is there."""
 
@@ -113,9 +100,8 @@ def variables(  # noqa: PLR0913 - what a script is made of
     rented: float | None = None,
     price: float | None = None,
     ends: bool = False,
-) -> list[tuple[str, Value]]:
-    """Return name and value of each variable, in the order of a profile; those that the steps in
-    Python get are in the recipe's document, see `render_recipe`.
+) -> Variables:
+    """Return the variables of a script.
 
     `secrets_id` changes when a secret does, but reveals nothing about it; `secret_ids` has
     such an id for each of the profile's secrets, and is empty for a door. `dependencies`: rows of
@@ -125,72 +111,89 @@ def variables(  # noqa: PLR0913 - what a script is made of
     """
     python, train = profile.python, profile.train
     url = (source.url or profile.git.url) if profile.git.access == "url" else None
-    return [
-        ("WORKDIR", profile.box.workdir),
-        ("IS_LOCAL", local),
-        ("VOLUME_AT", "" if rented is None else _volume_place(profile)),
-        ("AUTHORIZED_KEYS", [] if local else public_keys(profile)),
-        ("REPO_KEY", source.key),
-        ("REPO_USUAL_KEY", source.usual_key),
-        ("REPO_ROOT", source.root),
-        ("REPO_NAME", source.name),
-        ("REPO_COMMIT", source.commit),
-        ("REPO_SNAPSHOT", source.snapshot),
-        ("REPO_TREE", source.tree),
-        ("REPO_BRANCH", source.branch or ""),
-        ("REPO_TAGS", list(source.tags)),
-        ("TAG_OBJECTS", source.tag_objects),
-        ("REPO_URL", without_user_info(source.url or "")),
-        ("GIT_USER_NAME", profile.git.user.name or source.user_name or ""),
-        ("GIT_USER_EMAIL", profile.git.user.email or source.user_email or ""),
-        ("PYTHON_VERSION", python.version or ""),
-        ("VENV", python.venv),
-        ("INSTALLER", python.installer),
-        ("AS_OF", python.as_of or ""),
-        # Only the index itself has dates; what an image brings may be newer.
-        ("TORCH_BACKEND", "none" if python.as_of else python.torch_backend),
-        ("REUSE", "never" if python.as_of else python.reuse),
-        ("REQUIREMENTS_SET", python.requirements is not None),
-        ("REQUIREMENTS", python.requirements or []),
-        ("LOCK", python.lock or ""),
-        ("CONDA", python.conda or ""),
-        ("CONDA_TOOLS", list(CONDA_TOOLS) if python.conda else []),
-        ("EXTRAS", python.extras),
-        *requirement_words(python).items(),
-        ("DEPENDENCIES", list(dependencies)),
-        ("PYTHON_ID", python_id(python)),
-        ("PACKAGES", [] if local else profile.packages),
-        ("GPU", gpu_order(profile)),
-        ("CLONE_URL", without_user_info(url or "")),
-        ("SMOKE", profile.gpu.smoke),
-        ("ENV_NAMES", list(profile.env)),
-        ("ENV_VALUES", list(profile.env.values())),
-        ("SECRETS", profile.secrets),
-        ("SECRETS_ID", secrets_id),
-        ("SECRET_IDS", list(secret_ids)),
-        ("DATA", data_rows(profile, sent_data)),
-        ("LEASE", lease_terms(profile, rented, price, ends=ends)),
-        ("PREPARE", profile.prepare),
-        ("SHARED", profile.shared),
-        ("TRAIN_COMMAND", train.command if train else ""),
-        ("TRAIN_SESSION", train.session if train else ""),
-        ("TRAIN_NODES", str(train.nodes) if train and train.nodes > 1 else ""),
-        ("RESULTS_OF_ALL", bool(train and train.results_of == "all")),
-        ("TRAIN_AT_BOOT", train.at_boot if train else ""),
-        ("TRAIN_GRACE", train.grace if train else values.GRACE_S),
-        ("TRAIN_RESUME", (train.resume or "") if train else ""),
-        ("TRAIN_ON_NOTICE", (train.on_notice or "") if train else ""),
-        ("LOG_MAX_MIB", train.log_max_mib if train else values.LOG_MAX_MIB),
-        ("RESULTS", train.results if train else []),
-        ("METRICS", [as_row(line) for line in train.metrics] if train else []),
-        ("RESULTS_TO", results_to(profile)),
-        ("NOTIFY", profile.notify),
-        ("INDEX", default_index()),
-    ]
+    return {
+        "": {
+            "WORKDIR": profile.box.workdir,
+            "IS_LOCAL": local,
+            "VOLUME_AT": "" if rented is None else _volume_place(profile),
+            "REPO_KEY": source.key,
+            "REPO_USUAL_KEY": source.usual_key,
+            "REPO_ROOT": source.root,
+            "REPO_NAME": source.name,
+        },
+        "shell": {
+            "ENV_NAMES": list(profile.env),
+            "ENV_VALUES": list(profile.env.values()),
+            "SECRETS": profile.secrets,
+            "SECRETS_ID": secrets_id,
+            "SECRET_IDS": list(secret_ids),
+        },
+        "ssh": {"AUTHORIZED_KEYS": [] if local else public_keys(profile)},
+        "tools": {"PACKAGES": [] if local else profile.packages},
+        "agent": {"INDEX": default_index()},
+        "lease": {"LEASE": as_json(lease_terms(profile, rented, price, ends=ends))},
+        "gpu": {"GPU": as_json(gpu_order(profile))},
+        "repo": {
+            "REPO_COMMIT": source.commit,
+            "REPO_SNAPSHOT": source.snapshot,
+            "REPO_TREE": source.tree,
+            "REPO_BRANCH": source.branch or "",
+            "REPO_URL": without_user_info(source.url or ""),
+            "CLONE_URL": without_user_info(url or ""),
+            "REPO_TAGS": list(source.tags),
+            "TAG_OBJECTS": source.tag_objects,
+            "GIT_USER_NAME": profile.git.user.name or source.user_name or "",
+            "GIT_USER_EMAIL": profile.git.user.email or source.user_email or "",
+            "SHARED": profile.shared,
+        },
+        "python": {
+            "PYTHON_VERSION": python.version or "",
+            "VENV": python.venv,
+            "INSTALLER": python.installer,
+            "AS_OF": python.as_of or "",
+            # Only the index itself has dates; what an image brings may be newer.
+            "TORCH_BACKEND": "none" if python.as_of else python.torch_backend,
+            "REUSE": "never" if python.as_of else python.reuse,
+            "REQUIREMENTS_SET": python.requirements is not None,
+            "REQUIREMENTS": python.requirements or [],
+            "LOCK": python.lock or "",
+            "CONDA": python.conda or "",
+            "CONDA_TOOLS": list(CONDA_TOOLS) if python.conda else [],
+            "EXTRAS": python.extras,
+            **requirement_words(python),
+            "DEPENDENCIES": list(dependencies),
+            "PYTHON_ID": python_id(python),
+        },
+        "smoke": {"SMOKE": profile.gpu.smoke},
+        "data": {"DATA": [*map(as_json, data_rows(profile, sent_data))]},
+        "prepare": {"PREPARE": profile.prepare},
+        "train": {
+            "TRAIN_COMMAND": train.command if train else "",
+            "TRAIN_SESSION": train.session if train else "",
+            "TRAIN_NODES": str(train.nodes) if train and train.nodes > 1 else "",
+            "TRAIN_AT_BOOT": train.at_boot if train else "",
+            "TRAIN_GRACE": train.grace if train else values.GRACE_S,
+            "TRAIN_RESUME": (train.resume or "") if train else "",
+            "TRAIN_ON_NOTICE": (train.on_notice or "") if train else "",
+            "RESULTS": train.results if train else [],
+            "RESULTS_OF_ALL": bool(train and train.results_of == "all"),
+            "RESULTS_TO": results_to(profile),
+            "METRICS": [as_row(line) for line in train.metrics] if train else [],
+            "NOTIFY": profile.notify,
+            "LOG_MAX_MIB": train.log_max_mib if train else values.LOG_MAX_MIB,
+        },
+    }
 
 
-def constants() -> dict[str, Value]:
-    """Return the variables that are the same for every profile."""
+def flat(variables: Variables) -> dict[str, Value]:
+    """Return the values of all names."""
+    return {name: value for own in variables.values() for name, value in own.items()}
+
+
+@cache
+def default_values() -> dict[str, Value]:
+    """Return each variable as the plainest profile has it, and those that are the same for all."""
+    plain = variables(Profile(name="plain"), NO_SOURCE, local=False, secrets_id="")
     return {
         "MIN_FREE_MB": MIN_FREE_MB,
         "MIN_TMP_MB": MIN_TMP_MB,
@@ -199,20 +202,13 @@ def constants() -> dict[str, Value]:
         "KNOWN_HOSTS": list(known_hosts()),
         "UV_VERSION": uv_release.VERSION,
         "UV_WHEELS": uv_release.release_rows(),
-        "NEEDS": {step.name: " ".join(step.needs) for step in STEPS},
+        "NEEDS": [" ".join((step.name, *step.needs)) for step in STEPS],
+        **flat(plain),
     }
 
 
-@cache
-def default_values() -> dict[str, Value]:
-    """Return each variable as the plainest profile has it."""
-    plain = variables(Profile(name="plain"), NO_SOURCE, local=False, secrets_id="")
-    return {**constants(), **dict(plain)}
-
-
-def in_document(name: str) -> bool:
-    """Whether the steps in Python get it, and no shell."""
-    return name.lower() in Values.__annotations__
+def as_json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def data_rows(profile: Profile, sent: Mapping[int, SentItem]) -> list[dict[str, object]]:
@@ -327,7 +323,7 @@ class _Bare(str):
 
 
 def render_script(
-    profile_name: str, variables: Sequence[tuple[str, Value]], steps: Sequence[Step], program: str
+    profile_name: str, variables: Variables, steps: Sequence[Step], program: str
 ) -> str:
     """Return the page that sets a box up; the same input gives the same page."""
     return page(render_recipe(profile_name, variables, steps, program))
@@ -352,29 +348,18 @@ def page(recipe: str, *, bare: bool = False) -> str:
 
 
 def render_recipe(
-    profile_name: str, variables: Sequence[tuple[str, Value]], steps: Sequence[Step], program: str
+    profile_name: str, variables: Variables, steps: Sequence[Step], program: str
 ) -> str:
-    """Return the steps in their order, each with the values that are not the plainest profile's,
-    and a document of JSON, a value a line, with those that the steps in Python get."""
-    usual, names = default_values(), [step.name for step in steps]
-    of_step = {name: step for step in names for name in _OF_STEPS.get(step, ())}
-    late = {name for step, own in _OF_STEPS.items() if step not in names for name in own}
-    values: dict[str, list[tuple[str, Value]]] = {name: [] for name in ("", "late", *names)}
-    document: list[str] = []
-    for name, value in variables:
-        if usual.get(name) == value:
-            continue
-        if in_document(name):
-            said = json.dumps({name.lower(): value}, ensure_ascii=False)
-            document.append(said[1:-1])
-        else:
-            values["late" if name in late else of_step.get(name, "")].append((name, value))
-    groups = [("the box, and the repository", "", values[""])]
-    groups += [(step.does, step.name, values[step.name]) for step in steps]
-    if document:
-        text = "{\n    " + ",\n    ".join(document) + "\n  }"
-        groups.append(("for the steps that are in Python", "", [("VALUES", text)]))
-    groups += [("for what may be asked for later", "", values["late"])] * bool(values["late"])
+    """Return the steps in their order, each with the values that are not the plainest profile's."""
+    usual = default_values()
+    of_step = {
+        step: [(name, value) for name, value in own.items() if usual.get(name) != value]
+        for step, own in variables.items()
+    }
+    groups = [("the box, and the repository", "", of_step.pop(""))]
+    groups += [(step.does, step.name, of_step.pop(step.name, [])) for step in steps]
+    if late := [pair for own in of_step.values() for pair in own]:
+        groups.append(("for what may be asked for later", "", late))
     return render_text(
         "recipe.j2", {"profile_name": harmless(profile_name), "program": program, "groups": groups}
     )

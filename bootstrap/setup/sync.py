@@ -120,7 +120,7 @@ def send_state(request: SetupRequest, screen: Screen) -> Synced:
         key = ("state", str(profile.git), request.committed_only)
         state = request.once.get(key, lambda: read_local_state(request, profile))
         report_new_files(state.snapshot, screen)
-        values = values_for_box(profile, state, box, request.wait_s)
+        values = values_for_box(state, box, request.wait_s)
         backoff, waits = Backoff(), partial(say_waiting, screen, request)
 
         def send(sent: SyncState, objects: EarlyObjects) -> SyncAnswer:
@@ -258,19 +258,17 @@ def _files_come_from(key: str) -> UsageError:
     )
 
 
-def values_for_box(
-    profile: Profile, state: LocalState, box: BoxLogin, wait_s: int
-) -> dict[str, object]:
+def values_for_box(state: LocalState, box: BoxLogin, wait_s: int) -> dict[str, object]:
     """Return what a box is asked that places states of this repository."""
     from bootstrap.setup.payload import source_of
 
-    values = tree_values(profile, source_of(state.here, state.snapshot), wait_s)
+    values = tree_values(source_of(state.here, state.snapshot), wait_s)
     # Where the setup put it, even if the profile has changed.
     workdir = box.known.workdir_of(state.here.key)
     return {**values, "workdir": workdir, "format": state.here.object_format}
 
 
-def tree_values(profile: Profile, source: Source, wait_s: int) -> dict[str, object]:
+def tree_values(source: Source, wait_s: int) -> dict[str, object]:
     from bootstrap.repo.urls import without_user_info
 
     return {
@@ -278,9 +276,6 @@ def tree_values(profile: Profile, source: Source, wait_s: int) -> dict[str, obje
         "root": source.root,
         "name": source.name,
         "url": without_user_info(source.url or ""),
-        "user.name": profile.git.user.name or source.user_name or "",
-        "user.email": profile.git.user.email or source.user_email or "",
-        "venv": profile.python.venv,
         "wait_s": wait_s,
     }
 

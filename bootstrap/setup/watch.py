@@ -209,7 +209,7 @@ class _Sender:
 
     def _take(self, state: LocalState, began: float) -> Synced:
         if self._stream is None:
-            values = values_for_box(self.profile, state, self.box, self.request.wait_s)
+            values = values_for_box(state, self.box, self.request.wait_s)
             waits = partial(say_waiting, self.screen, self.request)
             self._stream = SyncStream(self.box.wire, values, waits=waits)
         stream = self._stream

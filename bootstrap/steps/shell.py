@@ -18,7 +18,7 @@ import ast
 import base64
 import re
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
@@ -127,7 +127,7 @@ _FUNCTION = re.compile(
 )
 
 
-Value = str | bool | int | Sequence[Any] | Mapping[str, Any]
+Value = str | bool | int | Sequence[Any]
 
 _LINE = 100  # characters of an array that stands in one line
 _HARMLESS = re.compile(r"[A-Za-z0-9_./:@%+=, -]*")
@@ -136,8 +136,7 @@ _HARMLESS = re.compile(r"[A-Za-z0-9_./:@%+=, -]*")
 def quote(value: Value) -> str:
     """Return `value` in a form that bash reads back unchanged.
 
-    Text is single-quoted; a flag is `yes` or empty; a sequence is an array, and a
-    mapping an associative one, to be declared (`declare -A`).
+    Text is single-quoted; a flag is `yes` or empty; a sequence is an array.
 
     Raises ValueError on a NUL, which no shell can hold.
     """
@@ -151,9 +150,6 @@ def quote(value: Value) -> str:
         return "'" + value.replace("'", "'\\''") + "'"
     if not value:
         return "()"
-    if isinstance(value, Mapping):
-        rows = (f"  [{quote(key)}]={quote(item)}\n" for key, item in value.items())
-        return "(\n" + "".join(rows) + ")"
     items = [quote(item) for item in value]
     line = f"({' '.join(items)})"
     return line if len(line) <= _LINE else "(\n" + "".join(f"  {item}\n" for item in items) + ")"
@@ -165,11 +161,8 @@ def harmless(text: str) -> str:
 
 
 def assignments(values: dict[str, Value]) -> str:
-    """Return lines of `name=value`; a mapping is one everywhere, wherever it is read."""
-    return "".join(
-        f"{'declare -gA ' * isinstance(value, Mapping)}{name}={quote(value)}\n"
-        for name, value in values.items()
-    )
+    """Return lines of `name=value`."""
+    return "".join(f"{name}={quote(value)}\n" for name, value in values.items())
 
 
 FOLD = 1000  # characters in a line: a terminal takes at most 4,095 (termios(3), MAX_CANON)

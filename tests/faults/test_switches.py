@@ -37,8 +37,11 @@ def noted(file):
         print(found.st_ino, found.st_mtime_ns, file=log)
 os.fsync = noted
 sys.path.insert(0, package)
+from bootstrap.onbox.git import BoxTree
+from bootstrap.onbox.values import Values
 from bootstrap.onbox.work.place import Placing, WantedTree
-Placing(WantedTree(json.loads(given))).place()
+home, tree, values = json.loads(given)
+Placing(WantedTree(BoxTree(home, "homework-1", tree), tree, Values(values))).place()
 """
 """Places a state, and logs which files are synced to disk."""
 MADE_THERE = {
@@ -127,12 +130,9 @@ class SwitchedBox:
     def begin(self, number: int) -> subprocess.Popen[str]:
         """Start placing a state, in a process group of its own."""
         commit, snapshot = self.switched.states[number]
-        values = {
-            **{"home": self.folder / ".boxstrap", "key": "homework-1", "number": 1},
-            **{"tree": self.tree, "main": self.tree, "usual": self.tree, "branch": "main"},
-            **{"commit": commit, "snapshot": snapshot},
-        }
-        given = json.dumps({name: [str(value)] for name, value in values.items()})
+        values = {"repo_commit": commit, "repo_snapshot": snapshot, "repo_branch": "main"}
+        values.update(repo_url="", shared="", results="")
+        given = json.dumps([f"{self.folder}/.boxstrap", str(self.tree), values])
         package = Path(MAIN).parents[2]
         words = ("-I", "-S", "-B", "-c", PLACES, self._synced, package, given)
         return subprocess.Popen(

@@ -36,8 +36,8 @@ class CondaBuild(Build):
         repository, nor the profile's `env`, which the box's shells have from the second setup
         on."""
         values, home = self._values, self._home
-        names = self._facts.get("env_name", ())
-        uv = Uv(home, [name for name in names if name.startswith(("UV_", "PIP_"))])
+        names = (name for name in values.env_names if name.startswith(("UV_", "PIP_")))
+        uv = Uv(home, [*names])
         uv.read_indexes()
         words = ["run", "--quiet", "--isolated", "--no-project", "--python-preference", "system"]
         words += ["--python", ">=3.10", *(f"--with={tool}" for tool in values.conda_tools), "--"]

@@ -4,9 +4,10 @@ is there. A note says that it is being built: what was cut short is not taken fo
 
 from __future__ import annotations
 
+import json
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from threading import Thread
 
@@ -38,20 +39,16 @@ file of the repository, in whose folder this runs."""
 class Build:
     """All of it raises StepError, and OSError."""
 
-    def __init__(
-        self, environment: BoxEnvironment, facts: Mapping[str, Sequence[str]], retries: Retries
-    ) -> None:
-        self._env, self._values, self._facts = environment, environment.values, facts
-        self._home, self._setup = environment.tree.home, facts["setup"][0]
+    def __init__(self, environment: BoxEnvironment, setup: str, retries: Retries) -> None:
+        """`setup`: the setup's folder."""
+        self._env, self._values, self._setup = environment, environment.values, setup
+        self._home = environment.tree.home
         self._sources, self._retries = environment.sources, retries
         self._verdict = Path(self._home, "gpu.json")
         self._uv = Uv(self._home)
         self._is_new = self._is_doubted = False
         """`_is_doubted`: what is there may not be whole."""
         self._images: list[ImageSite] = []
-
-    def _fact(self, name: str) -> str:
-        return "".join(self._facts.get(name, ()))
 
     def build(self) -> None:
         env, installed = self._env, f"{self._setup}/installed"
@@ -171,7 +168,7 @@ class Build:
     def _refuse_missing(self, files: Sequence[str]) -> None:
         for file in files:
             if not os.path.isfile(file):
-                says = f"{file} is not in the repository at {self._fact('commit')[:12]}"
+                says = f"{file} is not in the repository at {self._values.repo_commit[:12]}"
                 raise StepError("requirements-missing", says)
 
     def _choose_settings(self) -> bool:
@@ -192,7 +189,7 @@ class Build:
 
     def _find_images(self) -> None:
         values = self._values
-        is_plain = values.installer == "uv" and not (values.conda or self._fact("is_local"))
+        is_plain = values.installer == "uv" and not (values.conda or values.is_local)
         if self._is_new and values.reuse == "auto" and is_plain:
             place, login = Path(self._env.folder), Path(self._setup)
             self._images = reuse.images_worth(self._verdict, Path(self._home), place, login)
@@ -219,7 +216,7 @@ class Build:
         fetches nothing."""
         env, backend = self._env, self._values.torch_backend
         stat = RunFolder(self._home).stat("gpu.json")
-        if self._values.gpu.get("require") is False or not (stat and stat.st_size):
+        if json.loads(self._values.gpu).get("require") is False or not (stat and stat.st_size):
             return
         target = torch_compat.read_target(self._verdict)
         if not (target.capabilities or target.cuda):
@@ -240,7 +237,7 @@ class Build:
         """Compile what uv unpacks, on idle cores, in memory; once it is installed, everything in
         the environment, while later steps run. Nothing waits for it, and nothing fails because of
         it. On one core fetching and training need that themselves."""
-        env, command = self._env, self._fact("command")
+        env, command = self._env, self._values.train_command
         if command and len(os.sched_getaffinity(0)) > 1:
             words = [env.folder, env.tree.path, command, f"{self._home}/cache/uv", installed]
             own = (env.python, "-I", "-S", "-B", MAIN, "python.bytecode")

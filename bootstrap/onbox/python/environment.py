@@ -17,10 +17,11 @@ from .sources import Sources, find_sources
 
 
 class BoxEnvironment:
-    """That of a tree. `mains` is the main tree's, and `venv` how the profile names it."""
+    """That of a tree. `mains` is the main tree's."""
 
-    def __init__(self, values: Values, tree: BoxTree, main: str, mains: str, venv: str) -> None:
+    def __init__(self, values: Values, tree: BoxTree, main: str, mains: str) -> None:
         self.values, self.tree, self._main, self._mains = values, tree, main, mains
+        venv = values.venv
         self._is_everyones = venv.startswith(("/", "~"))
         """Whether the profile says where it is: then all trees share it."""
         is_mains = self._is_everyones or tree.number == "1"

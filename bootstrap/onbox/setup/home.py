@@ -45,7 +45,7 @@ def put_in_order(wanted: WantedSetup, tree: BoxTree) -> None:
     home = wanted.home
     for left in (*_LEFT, "steps/*/beside/*/*.new.*"):
         _remove(glob(f"{escape(home)}/{left}"))
-    if not wanted.recipe.one("IS_LOCAL"):
+    if not wanted.values.is_local:
         _link_home(home)
     if tree.path != wanted.workdir:
         _guard_settings(wanted.workdir)
@@ -156,13 +156,13 @@ def _text(path: str) -> str:
 def _note_repository(wanted: WantedSetup, tree: BoxTree) -> None:
     """Note what identifies this repository, and which folder is its own, as soon as that is
     known."""
-    home, recipe, notes = wanted.home, wanted.recipe, tree.steps
+    home, values, notes = wanted.home, wanted.values, tree.steps
     os.makedirs(notes, exist_ok=True)
-    if root := recipe.one("REPO_ROOT"):
+    if root := values.repo_root:
         _write_if_changed(f"{notes}/repo.root", f"{root}\n")
     if not _is_strange(tree):
         _write_if_changed(f"{notes}/repo.dir", f"{tree.path}\n")
-    for key in {recipe.one("REPO_KEY"), recipe.one("REPO_USUAL_KEY")} - {"", tree.key}:
+    for key in {values.repo_key, values.repo_usual_key} - {"", tree.key}:
         # A key that a repository of this box has as its own stays its own.
         own = (f"{home}/steps/{key}/setup.sh", f"{home}/runs/{key}")
         if not any(map(os.path.exists, own)):

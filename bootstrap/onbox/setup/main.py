@@ -95,7 +95,7 @@ class BoxSetup:
 
     def _take_lock(self, wait_s: float) -> None:
         """Hold it until this process ends."""
-        recipe, events = self._wanted.recipe, self._events
+        values, events = self._wanted.values, self._events
         try:
             self._lock = take_lock(
                 self.home,
@@ -108,7 +108,7 @@ class BoxSetup:
             raise EarlyEnd(0, "same") from None
         if not self._lock:
             raise EarlyEnd(8, "busy")
-        about = f"{recipe.one('REPO_NAME')} {recipe.one('REPO_COMMIT')[:12]}"
+        about = f"{values.repo_name} {values.repo_commit[:12]}"
         with open(f"{self.home}/lock", "w", encoding="utf-8") as file:
             file.write(f"{self._process}\n{self._id}\n{self._setup}\n{about}\n")
 
@@ -150,10 +150,10 @@ class BoxSetup:
     def _choose_tree(self) -> None:
         from ..runs.new_run import started  # late: it is loaded as a training begins
 
-        key, recipe, asked = self._tree.key, self._wanted.recipe, self._asked
+        key, values, asked = self._tree.key, self._wanted.values, self._asked
         if started({"home": self.home, "key": key, "id": asked["run"]}):
             raise EarlyEnd(0)
-        work = map(recipe.one, ("REPO_TREE", "TRAIN_COMMAND", "TRAIN_SESSION"))
+        work = values.repo_tree, values.train_command, values.train_session
         cell = "yes" if "BOXSTRAP_CELL=" in asked["variables"] else ""
         self._tree = choose(self.home, key, self._main, *work, asked["beside"], cell)
 

@@ -61,14 +61,13 @@ def _begin(asked: Asked, state: SentState, wanted: WantedSetup) -> None:
         return answer("setup", "repo")
     # What earlier results the run would lose is copied while its files are placed; to the end, even
     # if these can't be.
-    ahead = (f"{home}/runs/{key}", state.tree.path, asked["result"])
+    ahead = (f"{home}/runs/{key}", state.tree.path, wanted.values.results)
     keeper = threading.Thread(target=start.keep_ahead, args=ahead)
     if asked["keeps"]:
         keeper.start()
-    if not state.place():
+    if not state.place(wanted.values):
         return None
-    values = {"commit": state.commit, "snapshot": state.snapshot, "branch": state.branch}
-    facts = wanted.facts(state.tree, main, **values, content=state.content)
+    facts = wanted.facts(state.tree, main)
     if keeper.ident:
         keeper.join()
     if wrong := _wrong_step(facts):

@@ -25,33 +25,23 @@ if TYPE_CHECKING:
 
 _FLAGS = ("restart", "revive", "resume", "adopt", "overwrite", "beside")
 _ENCODED = ("command", "variables")
-_FACTS = {
-    **{"values": "VALUES", "commit": "REPO_COMMIT", "snapshot": "REPO_SNAPSHOT"},
-    **{"content": "REPO_TREE", "index": "INDEX", "secrets_id": "SECRETS_ID", "venv": "VENV"},
-    **{"command": "TRAIN_COMMAND", "session": "TRAIN_SESSION", "grace": "TRAIN_GRACE"},
-    **{"is_local": "IS_LOCAL", "shared": "SHARED", "secret": "SECRETS"},
-    **{"result": "RESULTS", "env_name": "ENV_NAMES", "env_value": "ENV_VALUES"},
-    **{"known_host": "KNOWN_HOSTS", "branch": "REPO_BRANCH", "url": "REPO_URL"},
-    **{"lock_patience": "LOCK_PATIENCE", "volume_at": "VOLUME_AT"},
-    **{"least_mb": "MIN_FREE_MB", "least_temporary_mb": "MIN_TMP_MB"},
-}
-"""What the steps are told of the recipe, by their names for it."""
 
 
 class WantedSetup:
     def __init__(self, script: str, words: Iterable[str]) -> None:
         """`script`: the file that has the recipe."""
-        self.recipe = recipe = read_recipe(script)
-        self.steps = recipe.steps
-        self._needs = {step: words.split() for step, words in recipe.needs.items()}
+        recipe = read_recipe(script)
+        self.steps, self.values, self._page = recipe.steps, recipe.values, recipe.page
+        rows = (row.split() for row in self.values.needs)
+        self._needs = {step: needs for step, *needs in rows}
         self.asked = dict.fromkeys(
             (*_FLAGS, "queue", "run", "gpus", "variables", "nodes", "redo", "only"), ""
         )
         for word in words:
             self._take(*word.partition("=")[::2])
-        self.workdir = _expanded(recipe.one("WORKDIR"))
+        self.workdir = _expanded(self.values.workdir)
         self.home = f"{self.workdir}/.boxstrap"
-        self.grace_s = float(recipe.one("TRAIN_GRACE"))
+        self.grace_s = float(self.values.train_grace)
         """How long what is ended may take for that."""
 
     def _take(self, name: str, text: str) -> None:
@@ -60,7 +50,7 @@ class WantedSetup:
         if name == "run":
             self._add_training()
         if name in ("command", "session"):
-            self.recipe.values[f"TRAIN_{name.upper()}"] = text
+            setattr(self.values, f"train_{name}", text)
         elif name == "without":
             self.steps = [step for step in self.steps if step != text]
         elif name in self.asked:
@@ -84,23 +74,16 @@ class WantedSetup:
 
     def repository(self) -> tuple[str, str]:
         """Return the key that the repository has on this box, and its folder."""
-        own = map(self.recipe.one, ("REPO_KEY", "REPO_ROOT", "REPO_NAME"))
-        return find_repository(self.home, *own)
+        values = self.values
+        return find_repository(self.home, values.repo_key, values.repo_root, values.repo_name)
 
     def facts(self, tree: BoxTree, main: str, **more: str) -> SetupFacts:
         """Return what the steps are told of this tree, whose repository has the folder `main`."""
-        venv = os.path.join(main, _expanded(self.recipe.one("VENV")))
-        texts = {name: self.recipe.values[key] for name, key in _FACTS.items()}
         asked = {**self.asked, "id": self.asked["run"], "nodes_id": self.asked["nodes"]}
         asked["queue"] = asked["queue"].replace(":", " ", 1)
-        places = {"home": self.home, "key": tree.key, "tree": tree.path, "number": tree.number}
-        places["usual"] = f"{self.workdir}/{self.recipe.one('REPO_NAME')}"
-        places.update(main=main, main_venv=venv, page=self.recipe.page)
-        own = {**asked, **texts, **places, **more}
-        lists = {name: [text] if isinstance(text, str) else [*text] for name, text in own.items()}
-        # What is empty is left out: stamps of boxes that are set up know no other names.
-        told = {name: texts for name, texts in lists.items() if texts}
-        return SetupFacts({**told, "step": self.steps})
+        places = {"main": main, "main_venv": os.path.join(main, _expanded(self.values.venv))}
+        places.update(usual=f"{self.workdir}/{self.values.repo_name}", page=self._page)
+        return SetupFacts(tree, self.values, {**asked, **places, **more}, self.steps)
 
 
 def _expanded(path: str) -> str:

@@ -46,7 +46,7 @@ class AgentStep(BoxStep):
             remove_folder(agent)
         self._follow_the_box_alone()
         wheel = UvWheel(self.home, self.setup.folder, step_log)
-        found = find_uv(self.home) or wheel.bring(self.setup.one("index"))
+        found = find_uv(self.home) or wheel.bring(self.values.index)
         write_whole(f"{self.home}/uv", "".join(f"{each}\n" for each in found), 0o600)
         uv, retries = Uv(self.home), Retries(step_log)
         uv.read_indexes()
@@ -76,6 +76,6 @@ class AgentStep(BoxStep):
         door may be opened in its folder) nor its profile's `env`, which the box's shells have from
         the second setup on."""
         os.chdir("/")
-        for name in self.setup.facts.get("env_name", ()):
+        for name in self.values.env_names:
             if name.startswith(("UV_", "PIP_")):
                 os.environ.pop(name, None)

@@ -28,8 +28,7 @@ class DataStep(BoxStep):
     is_of_tree = True
 
     def inputs(self) -> str:
-        rows = json.dumps(self.values.data, separators=(",", ":"))
-        return quoted("v1", self.setup.tree.path, rows)
+        return quoted("v1", self.setup.tree.path, f"[{','.join(self.values.data)}]")
 
     def what_changed(self, noted: str) -> str:  # noqa: ARG002 - settings and content are one text
         return "data"
@@ -41,7 +40,8 @@ class DataStep(BoxStep):
     @cached_property
     def _items(self) -> list[tuple[Item, str]]:
         """The items, and the key of each one's record."""
-        items = (Item.of(number, row) for number, row in enumerate(self.values.data))
+        rows = enumerate(map(json.loads, self.values.data))
+        items = (Item.of(number, row) for number, row in rows)
         return [(item, self._places.key(item)) for item in items]
 
     @property
@@ -88,7 +88,7 @@ class DataStep(BoxStep):
         words = shlex.split("\n".join(lines_of(env_file(self.home, self.setup.tree.key))))
         for name, _, value in (word.partition("=") for word in words if "=" in word):
             os.environ[name] = value
-        if "HF_TOKEN" not in self.setup.facts.get("secret", ()):
+        if "HF_TOKEN" not in self.values.secrets:
             os.environ.pop("HF_TOKEN", None)
 
     def asks(self) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import site
 
@@ -16,15 +15,11 @@ from .step import BoxStep, SetupFacts, expanded
 class GpuStep(BoxStep):
     """Its verdict holds for as long as the box is up and its devices are there."""
 
-    @property
-    def _order(self) -> str:
-        return json.dumps(self.values.gpu, separators=(",", ":"))
-
     def inputs(self) -> str:
-        return quoted("v1", self._order, identity(1))
+        return quoted("v1", self.values.gpu, identity(1))
 
     def what_changed(self, noted: str) -> str:
-        return "restarted" if noted.startswith(quoted("v1", self._order)) else "changed"
+        return "restarted" if noted.startswith(quoted("v1", self.values.gpu)) else "changed"
 
     def check(self) -> bool:
         verdict = RunFolder(self.home).stat("gpu.json")
@@ -42,18 +37,18 @@ class GpuStep(BoxStep):
         for folder in glob(f"{escape(self.home)}/agent/lib/python*/site-packages"):
             site.addsitedir(folder)
         said, ahead = f"{self.home}/gpu.said", os.environ.get("CLOCK_AHEAD")
-        write_whole(f"{self.home}/gpu.order", f"{self._order}\n", 0o600)
+        write_whole(f"{self.home}/gpu.order", f"{self.values.gpu}\n", 0o600)
         write_whole(f"{self.home}/gpu.devices", _devices(), 0o600)
         asked = verify.Inquiry(
             workdir=self.home,
-            index_url=self.setup.one("index"),
+            index_url=self.values.index,
             wheel=self._wheel,
             git=self.values.clone_url,
             ahead=float(ahead) if ahead else None,
         )
         is_busy = any(run.is_running for run in live_runs(self.home))
         try:
-            wanted = parse_expected(self._order)._replace(run_alive=is_busy)
+            wanted = parse_expected(self.values.gpu)._replace(run_alive=is_busy)
             result = verify.ask(asked, wanted)
         except (OwnError, ValueError, TypeError) as error:
             write_whole(said, "")

@@ -25,15 +25,11 @@ _CAUTIONS = {
 
 
 class LeaseStep(BoxStep):
-    @property
-    def _terms(self) -> str:
-        return json.dumps(self.values.lease, separators=(",", ":"))
-
     def inputs(self) -> str:
-        return quoted("v1", self._terms)
+        return quoted("v1", self.values.lease)
 
     def check(self) -> bool:
-        return lines_of(f"{self.home}/lease.json") == [self._terms] and is_kept(self.home)
+        return lines_of(f"{self.home}/lease.json") == [self.values.lease] and is_kept(self.home)
 
     def apply(self) -> None:
         terms = f"{self.home}/lease.json"
@@ -41,7 +37,7 @@ class LeaseStep(BoxStep):
             for word in ("state", "extended", "ids", "digests"):
                 with suppress(FileNotFoundError):
                     os.unlink(f"{self.home}/lease.{word}")
-        write_whole(terms, self._terms, 0o600)
+        write_whole(terms, self.values.lease, 0o600)
         self._begin_at_boot("/root/onstart.sh")
         keep(self.home)
         # Its first look takes one read of the account.

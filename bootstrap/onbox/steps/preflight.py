@@ -31,7 +31,7 @@ class PreflightStep(BoxStep):
 
     def _is_plain(self) -> bool:
         """Whether all that may change after a box was set up is so that stage 0 lacks nothing."""
-        workdir, volume = os.path.dirname(self.home), self.setup.one("volume_at")
+        workdir, volume = os.path.dirname(self.home), self.values.volume_at
         settings = filter(os.path.lexists, (f"{workdir}/{name}" for name in _SETTINGS))
         temporary = os.environ.get("TMPDIR", "")
         temporary = temporary if os.access(temporary, os.W_OK) else "/tmp"  # noqa: S108 - as the shell has it
@@ -40,8 +40,8 @@ class PreflightStep(BoxStep):
             and all(os.lstat(path).st_uid == os.geteuid() for path in (self.home, *settings))
             and (not volume or os.path.ismount(volume))
             and bool(which("git"))
-            and _has_room(workdir, self.setup.one("least_mb"), _LEAST_FILES)
-            and _has_room(temporary, self.setup.one("least_temporary_mb"))
+            and _has_room(workdir, self.values.min_free_mb, _LEAST_FILES)
+            and _has_room(temporary, self.values.min_tmp_mb)
         )
 
 

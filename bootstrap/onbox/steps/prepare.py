@@ -132,9 +132,9 @@ class PrepareStep(BoxStep):
 
     def _shared_files(self) -> dict[str, tuple[int, int]]:
         """Return the files of the shared folders, with sizes and times, except results."""
-        main, facts, found = self.setup.one("main"), self.setup.facts, {}
-        results = {f"{main}/{path.rstrip('/')}" for path in facts.get("result", ())}
-        for shared in facts.get("shared", ()):
+        main, found = self.setup.one("main"), {}
+        results = {f"{main}/{path.rstrip('/')}" for path in self.values.results}
+        for shared in self.values.shared:
             top = f"{main}/{shared.rstrip('/')}"
             name = os.path.basename(top)
             walk = os.walk(top) if os.path.isdir(top) else [(os.path.dirname(top), [""], [name])]

@@ -25,7 +25,7 @@ class PythonStep(BoxStep):
 
     def apply(self) -> None:
         retries = Retries(f"{self.setup.folder}/logs/python.log")
-        place = (self.setup.environment, self.setup.facts, retries)
+        place = (self.setup.environment, self.setup.folder, retries)
         # Late: who only looks needs none of it.
         if self.values.conda:
             from ..conda.build import CondaBuild

@@ -30,7 +30,7 @@ class RepoStep(BoxStep):
         placed = wanted.commit if is_commit else f"{wanted.commit}+{wanted.snapshot}"
         user = (self.values.git_user_name, self.values.git_user_email)
         tags = "".join(f"{row}\n" for row in self.values.repo_tags)
-        own = quoted("v1", placed, wanted.tree.path, wanted["url"], *user)
+        own = quoted("v1", placed, wanted.tree.path, self.values.repo_url, *user)
         return f"{own}{hashlib.sha256(os.fsencode(tags)).hexdigest()} " if tags else own
 
     def what_changed(self, noted: str) -> str:
@@ -44,14 +44,9 @@ class RepoStep(BoxStep):
 
     @cached_property
     def _wanted(self) -> WantedTree:
-        own = {
-            "user.name": self.values.git_user_name,
-            "user.email": self.values.git_user_email,
-            "tag_objects": self.values.tag_objects,
-            "prepare": "yes" if self.setup.has("prepare") else "",
-        }
-        more = {name: [text] for name, text in own.items()}
-        return WantedTree({**self.setup.facts, **more, "tag": self.values.repo_tags})
+        setup = self.setup
+        places = setup.tree, setup.one("main"), self.values, setup.one("usual")
+        return WantedTree(*places, adopts=bool(setup.one("adopt")))
 
     @cached_property
     def _store(self) -> BoxGit:
@@ -108,10 +103,10 @@ class RepoStep(BoxStep):
         from ..work.fetch import GitHost  # late: few boxes do so
         from ..work.store import open_store
 
-        commit, url, folder = self._wanted.commit, self._wanted["url"], self._store.folder
+        commit, url, folder = self._wanted.commit, self.values.repo_url, self._store.folder
         store = open_store(folder, "sha256" if len(commit) == 64 else "sha1")
         free_locks(folder, folder)
-        hosts = "".join(f"{line}\n" for line in self.setup.facts["known_host"])
+        hosts = "".join(f"{line}\n" for line in self.values.known_hosts)
         host = GitHost(self.home, url, self.setup.one("token"), hosts)
         step_log = f"{self.setup.folder}/logs/repo.log"
         if host.fetch(store, commit, Retries(step_log)):

@@ -62,7 +62,7 @@ class ShellStep(BoxStep):
         return f"{self.setup.tree.steps}/shell.ok"
 
     def inputs(self) -> str:
-        return quoted("v1", *self.setup.variables, self.setup.one("secrets_id"))
+        return quoted("v1", *self.setup.variables, self.values.secrets_id)
 
     def check(self) -> bool:
         # Every profile has this step: no other one sees a lease that was set by an earlier setup
@@ -94,7 +94,7 @@ class ShellStep(BoxStep):
 
     @property
     def _is_local(self) -> bool:
-        return bool(self.setup.one("is_local"))
+        return bool(self.values.is_local)
 
     @property
     def _is_seen(self) -> bool:
@@ -125,7 +125,7 @@ class ShellStep(BoxStep):
         kept, notes = f"{self.home}/secrets", f"{self.setup.tree.steps}/shell.secrets"
         held, sent = secrets_of(self.home), secrets_of(self.setup.folder)
         known, ids = {**held, **sent}, self.values.secret_ids
-        own = self.setup.facts.get("secret", ()) if ids or not sent else [*sent]
+        own = self.values.secrets if ids or not sent else [*sent]
         for name in own:
             if name not in known:
                 sentence = f"the secret {name} was removed from this box in the meantime"
@@ -156,8 +156,7 @@ class ShellStep(BoxStep):
         if named and lines_of(f"{self.home}/downloads") != [named]:
             write_whole(f"{self.home}/downloads", named, 0o600)
             tell("note code=downloads-kept")
-        names, values = (self.setup.facts.get(f"env_{word}", ()) for word in ("name", "value"))
-        profile = dict(zip(names, values))  # noqa: B905 - Python 3.8
+        profile = dict(zip(self.values.env_names, self.values.env_values))  # noqa: B905 - Python 3.8
         for folder in (self.setup.tree.steps, self.home):
             write_env_files(folder, {**downloads, **profile, **secrets})
 
@@ -182,7 +181,7 @@ class ShellStep(BoxStep):
 
     def _is_set_elsewhere(self, name: str, ours: str) -> bool:
         """Whether the profile, the image or one of the user's files sets it to something else."""
-        if os.environ.get(name, ours) != ours or name in self.setup.facts.get("env_name", ()):
+        if os.environ.get(name, ours) != ours or name in self.values.env_names:
             return True
         return bool(re.search(rf"(^|[^A-Z_]){name}=".encode(), self._set, re.MULTILINE))
 

@@ -28,7 +28,7 @@ class SmokeStep(BoxStep):
     def _tried(self) -> str:
         """The profile's environment; if only the box is checked, the one that was built last; ""
         if there is none."""
-        if self.setup.one("commit"):
+        if self.values.repo_commit:
             return self.setup.environment.folder
         steps = (RunFolder(f"{self.home}/steps/{name}") for name in names_in(f"{self.home}/steps"))
         built = [(noted.st_mtime_ns, each) for each in steps if (noted := each.stat("python.venv"))]

@@ -13,8 +13,8 @@ from .step import BoxStep
 
 class SshStep(BoxStep):
     def inputs(self) -> str:
-        hosts = self.setup.facts.get("known_host", [""])
-        return quoted("v1", *(self.values.authorized_keys or [""]), *hosts)
+        keys, hosts = self.values.authorized_keys, self.values.known_hosts
+        return quoted("v1", *(keys or [""]), *hosts)
 
     def check(self) -> bool:
         return not self._can_write or (not any(self._lacking.values()) and self._has_right_modes)
@@ -49,8 +49,7 @@ class SshStep(BoxStep):
         # Of a key itself alone: comments and options differ, and a line may be disabled with `#`.
         may = [line for line in self._lines("authorized_keys") if not line.lstrip().startswith("#")]
         known = {*self._lines("known_hosts")}
-        keys = self.values.authorized_keys
-        hosts = self.setup.facts.get("known_host", ())
+        keys, hosts = self.values.authorized_keys, self.values.known_hosts
         return {
             "authorized_keys": [k for k in keys if not any(_itself(k) in line for line in may)],
             "known_hosts": [host for host in hosts if host not in known],

@@ -8,7 +8,6 @@ its check agrees.
 
 from __future__ import annotations
 
-import json
 import os
 from functools import cached_property
 from importlib import import_module
@@ -31,19 +30,19 @@ SKIPPED = ("done", "alive", "died", "failed")
 class SetupFacts:
     """What the steps are told, see `WantedSetup`."""
 
-    def __init__(self, facts: Mapping[str, Sequence[str]]) -> None:
-        self.facts = facts
-        self.values = Values(json.loads(self.one("values") or "{}"))
-        self.home, self.folder = self.one("home"), self.one("setup")
-        number, path = self.one("number"), self.one("tree")
-        self.tree = BoxTree(self.home, self.one("key"), path, number)
+    def __init__(
+        self, tree: BoxTree, values: Values, asked: Mapping[str, str], steps: Sequence[str]
+    ) -> None:
+        self.tree, self.home, self.values = tree, tree.home, values
+        self._asked, self._steps = asked, steps
+        self.folder = self.one("setup")
 
     def one(self, name: str) -> str:
-        return [*self.facts.get(name, ()), ""][0]
+        return self._asked.get(name, "")
 
     def has(self, step: str) -> bool:
         """Whether it is one of those that are done."""
-        return step in self.facts.get("step", ())
+        return step in self._steps
 
     def is_asked(self, step: str) -> bool:
         return step in f"{self.one('only')},{self.one('redo')}".split(",")
@@ -51,14 +50,14 @@ class SetupFacts:
     @property
     def variables(self) -> list[str]:
         """The profile's: their names, then their values."""
-        return [*self.facts.get("env_name", [""]), *self.facts.get("env_value", [""])]
+        return [*(self.values.env_names or [""]), *(self.values.env_values or [""])]
 
     @cached_property
     def environment(self) -> BoxEnvironment:
         """That of its tree; for a tree beside, once its files are placed."""
         from ..python.environment import BoxEnvironment  # late: few steps ask
 
-        places = (self.one(name) for name in ("main", "main_venv", "venv"))
+        places = self.one("main"), self.one("main_venv")
         environment = BoxEnvironment(self.values, self.tree, *places)
         environment.share(is_cell="BOXSTRAP_CELL=" in self.one("variables"))
         return environment
@@ -66,7 +65,7 @@ class SetupFacts:
     @cached_property
     def alive_run(self) -> str:
         """The live run that has this tree: in a setup, since that began."""
-        if "alive" in self.facts:
+        if "alive" in self._asked:
             return self.one("alive")
         found = alive_in(self.home, self.tree.key, self.tree.path)
         return found.path if found else ""

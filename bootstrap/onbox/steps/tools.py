@@ -42,7 +42,7 @@ class ToolsStep(BoxStep):
         return os.path.basename(self.setup.folder)
 
     def _manager(self) -> str:
-        return "" if self.setup.one("is_local") else find_manager()
+        return "" if self.values.is_local else find_manager()
 
     def apply(self) -> None:
         missing, wanted, manager = _missing(), self.values.packages, self._manager()
@@ -62,7 +62,7 @@ class ToolsStep(BoxStep):
 
     def _install(self, manager: str, names: list[str], wanted: Sequence[str]) -> None:
         log = f"{self.setup.folder}/logs/tools.log"
-        packages = Packages(manager, Retries(log), int(self.setup.one("lock_patience")))
+        packages = Packages(manager, Retries(log), int(self.values.lock_patience))
         # Most images have certificates, the smallest ones don't.
         if names and not os.path.exists("/etc/ssl/certs/ca-certificates.crt"):
             names.append("ca-certificates")

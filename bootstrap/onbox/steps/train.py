@@ -29,7 +29,7 @@ class TrainStep(BoxStep):
         Of the environment only what the user chose: its files are in the tree, and the driver is
         the box's. These decide only whether it is built again.
         """
-        command, chosen = self.setup.one("command"), self.setup.environment.chosen
+        command, chosen = self.values.train_command, self.setup.environment.chosen
         return _digest(
             self.content, command, chosen, *self.setup.variables, *filter(None, [self.data])
         )
@@ -37,7 +37,7 @@ class TrainStep(BoxStep):
     @cached_property
     def content(self) -> str:
         """Stands for the files. A box that clones on its own finds it once it has the commit."""
-        return self.setup.one("content") or _content_of(self.setup)
+        return self.values.repo_tree or _content_of(self.setup)
 
     @cached_property
     def data(self) -> str:
@@ -56,15 +56,14 @@ class TrainStep(BoxStep):
     def request(self) -> dict[str, str]:
         """What a run of it is made of, see `runs/new_run.py`."""
         setup, values, tree = self.setup, self.values, self.setup.tree
-        told = ["restart", "overwrite", "queue", "nodes_id", "commit", "snapshot"]
-        told += ["session", "grace", "id", "gpus", "variables", "setup"]
+        told = ("restart", "overwrite", "queue", "nodes_id", "id", "gpus", "variables", "setup")
         commands = {
-            "command": setup.one("command"),
+            "command": values.train_command,
             "resume": values.train_resume,
             "on_notice": values.train_on_notice,
         }
         lists = {
-            "results": setup.facts.get("result", ()),
+            "results": values.results,
             "results_to": values.results_to,
             "metrics": values.metrics,
             "notify": values.notify,
@@ -75,11 +74,13 @@ class TrainStep(BoxStep):
             **{name: "\n".join(values) for name, values in lists.items()},
             **{"home": self.home, "key": tree.key, "notes": tree.notes, "dir": tree.path},
             **{"work": self.work, "tree": self.content, "data": self.data},
+            **{"commit": values.repo_commit, "snapshot": values.repo_snapshot},
+            **{"session": values.train_session, "grace": values.train_grace},
             "venv": setup.environment.folder,
             "resume_all": setup.one("resume"),
             "train_nodes": values.train_nodes,
-            "results_of_all": "yes" if values.results_of_all else "",
-            "log_max": f"{values.log_max_mib * 1024 * 1024}",
+            "results_of_all": values.results_of_all,
+            "log_max": f"{int(values.log_max_mib) * 1024 * 1024}",
         }
 
     def _absolute(self, command: str) -> str:
@@ -92,7 +93,7 @@ class TrainStep(BoxStep):
         environment = hashlib.sha256(chosen).hexdigest()
         lines = [f"environment {environment}", f"python {self.values.python_id}"]
         lines.append(f"variables {_digest(*self.setup.variables)}")
-        secrets = self.setup.one("secrets_id")
+        secrets = self.values.secrets_id
         return [*lines, f"secrets {secrets}"] if secrets else lines
 
     def differences(self, run: RunFolder) -> list[str]:
@@ -101,14 +102,14 @@ class TrainStep(BoxStep):
         if self._run and self._run.path == run.path:
             # For the same work only the secrets may differ.
             had = [line for line in known if line.startswith("secrets ")]
-            return ["secrets"] if had and had != [f"secrets {self.setup.one('secrets_id')}"] else []
+            return ["secrets"] if had and had != [f"secrets {self.values.secrets_id}"] else []
         names = {line.split(" ")[0] for line in known}
         made_of = [(line.split(" ")[0], line) for line in self.made_of]
         changed = [name for name, line in made_of if name in names and line not in known]
         found = [] if self._has_content(run) else ["commit"]
         if run.has("data") and self.data not in (run.lines("data") or ()):
             found.append("data")
-        if self.setup.one("command") and not self._has_command(run):
+        if self.values.train_command and not self._has_command(run):
             found.append("command")
         return found + changed
 
@@ -117,7 +118,7 @@ class TrainStep(BoxStep):
 
     def _has_command(self, run: RunFolder) -> bool:
         environment = run.first("venv") or self.setup.environment.folder
-        own = absolute_command(self.setup.one("command"), environment)
+        own = absolute_command(self.values.train_command, environment)
         return "\n".join(run.lines("command") or []).rstrip("\n") == own.rstrip("\n")
 
     def check(self) -> bool:
@@ -143,7 +144,7 @@ class TrainStep(BoxStep):
         of_key = (run for run in runs_below(f"{self.home}/runs") if run.key == self.setup.tree.key)
         last = max(of_key, key=made_at, default=None)
         if not last or not self._has_content(last):
-            same = last and self.setup.one("commit") in (last.lines("commit") or ())
+            same = last and self.values.repo_commit in (last.lines("commit") or ())
             return "snapshot" if same else "commit"
         if not self._has_command(last):
             return "command"
@@ -179,8 +180,7 @@ class TrainStep(BoxStep):
         from ..results import keep_results  # late: a plan has no use for it
 
         runs, tree = f"{self.home}/runs/{self.setup.tree.key}", self.setup.tree.path
-        results = self.setup.facts.get("result", ())
-        return keep_results.asked("look", f"{runs}/.new", tree, *results) == _REFUSED
+        return keep_results.asked("look", f"{runs}/.new", tree, *self.values.results) == _REFUSED
 
 
 def _digest(*words: str) -> str:
@@ -191,7 +191,7 @@ def _content_of(setup: SetupFacts) -> str:
     """Return what stands for the content of a commit that this box has; "" if it has not. Without
     the profile: the recipe has that."""
     for git in (setup.tree.work, setup.tree.store):
-        said = git.run("ls-tree", setup.one("snapshot"))
+        said = git.run("ls-tree", setup.values.repo_snapshot)
         if not said.code:
             lines = said.output.splitlines(keepends=True)
             own = b"".join(line for line in lines if not line.endswith(b"\tboxstrap.yaml\n"))

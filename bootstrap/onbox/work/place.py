@@ -12,12 +12,13 @@ from __future__ import annotations
 import binascii
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 
 from ..git import BoxTree
 from ..run_folder import RunFolder, lines_of, write_whole
 from ..step_report import StepError, caution, log
+from ..values import Values
 from .edits import begins_like, cut_files, find_edits, list_edits
 from .placed import begin_placed, copy_index, count_known_as_placed, index_as_placed, take_over
 from .repair import Repair, locks_in, note_packs, remove_folder, take_objects, wrong_packs
@@ -30,22 +31,23 @@ _LEAST_FREE = 100 << 10
 
 
 class WantedTree:
-    """What a tree is to be, and what the profile says of it, by name, see `RepoStep`."""
+    """What a tree is to be, and what the profile says of it."""
 
-    def __init__(self, given: Mapping[str, Sequence[str]]) -> None:
-        self.given = given
-        self.commit, self.snapshot, self.branch = self["commit"], self["snapshot"], self["branch"]
-        self.tree = BoxTree(self["home"], self["key"], self["tree"], self["number"])
-        shared, results = given.get("shared", ()), given.get("result", ())
-        self.shared = SharedFolders(self.tree, self["main"], shared, results)
-        self.is_beside = self["tree"] != self["main"]
-
-    def __getitem__(self, name: str) -> str:
-        return "".join(self.given.get(name, ())[:1])
+    def __init__(
+        self, tree: BoxTree, main: str, values: Values, usual: str = "", *, adopts: bool = False
+    ) -> None:
+        """`main`: the folder of its repository; `usual`: what that would be called if no other one
+        was; `adopts`: takes one that boxstrap did not make."""
+        self.tree, self.values, self.usual, self.adopts = tree, values, usual, adopts
+        self.commit, self.snapshot = values.repo_commit, values.repo_snapshot
+        self.branch = values.repo_branch
+        self.shared = SharedFolders(tree, main, values.shared, values.results)
+        self.is_beside = tree.path != main
 
     @property
     def user(self) -> dict[str, str]:
-        return {name: self[name] for name in ("user.name", "user.email") if self[name]}
+        own = {"name": self.values.git_user_name, "email": self.values.git_user_email}
+        return {name: text for name, text in own.items() if text}
 
 
 class Placing:
@@ -77,8 +79,8 @@ class Placing:
             self._check_out_whole()
         if wanted.is_beside:
             wanted.shared.link()
-            if not (wanted["prepare"] or notes.has("repo.placed")):
-                wanted.shared.warn_of_ignored(wanted["venv"], wanted.given.get("result", ()))
+            if not (notes.has("repo.placed") or wanted.values.prepare):
+                wanted.shared.warn_of_ignored(wanted.values.venv, wanted.values.results)
         note_packs(f"{tree.store.folder}/packs", f"{tree.store.folder}/objects/pack")
         note_packs(f"{tree.notes}/repo.packs", f"{tree.objects}/pack")
         tree.note_lines("repo.placed", [self._new, self._snapshot])
@@ -106,7 +108,7 @@ class Placing:
         # A file named .git is a worktree's or a submodule's: its repository is elsewhere.
         if not os.path.isdir(tree.work.folder):
             raise StepError("tree-in-the-way", f"{tree.path} is there, and no git repository")
-        if self._wanted["adopt"] != "yes":
+        if not self._wanted.adopts:
             raise StepError("tree-not-ours", f"boxstrap did not make {tree.path}")
         if locks_in(tree.work.folder):
             raise StepError("git-busy", f"another git is at work in {tree.path}")
@@ -115,7 +117,7 @@ class Placing:
 
     def _check_out_whole(self) -> None:
         """Make the tree in a folder beside, then give it its name."""
-        tree, usual = self._tree, self._wanted["usual"]
+        tree, usual = self._tree, self._wanted.usual
         # As `find_repository` names it. Another name is one that the repository had before.
         if tree.path == f"{usual}-{tree.key.rpartition('-')[2][:4]}":
             caution("own-folder", f"another repository has {usual}: this one lies in {tree.path}")
@@ -293,7 +295,7 @@ class Placing:
         """Move HEAD and its branch, and mark the tree as boxstrap's. `origin` is the real one,
         without a user in it; the store never shows. No remote is ever removed, and in an adopted
         tree none is changed."""
-        work, branch, url = tree.work, self._wanted.branch, self._wanted["url"]
+        work, branch, url = tree.work, self._wanted.branch, self._wanted.values.repo_url
         config = "\n".join((*lines_of(f"{work.folder}/config"), ""))
         is_origin = f'[remote "origin"]\n\turl = {url}\n' in config  # git need not be asked then
         if url and not is_origin and not os.path.exists(f"{tree.notes}/repo.adopted"):
@@ -313,11 +315,11 @@ def place_tags(wanted: WantedTree) -> None:
     """Put the tags that describe the commit into the user's git, as far as their commits are here:
     versions are derived from them. One that the box has, and that was not put there, stays."""
     tree, work = wanted.tree, wanted.tree.work
-    tags = [row.split(" ", 2) for row in wanted.given.get("tag", ())]
+    tags = [row.split(" ", 2) for row in wanted.values.repo_tags]
     if not tags:
         return
-    if wanted["tag_objects"]:
-        work.ask("unpack-objects", "-q", given=binascii.a2b_base64(wanted["tag_objects"]))
+    if objects := wanted.values.tag_objects:
+        work.ask("unpack-objects", "-q", given=binascii.a2b_base64(objects))
     given = "".join(f"{commit}\n" for _, commit, _ in tags).encode()
     here = work.lines("cat-file", "--batch-check", given=given)
     rows = work.lines("for-each-ref", "--format=%(objectname) %(refname:strip=2)", "refs/tags")
@@ -336,18 +338,18 @@ def place_tags(wanted: WantedTree) -> None:
 
 
 def is_user_right(wanted: WantedTree) -> bool:
-    rows = "".join(f"\t{name[5:]} = {text}\n" for name, text in wanted.user.items())
+    rows = "".join(f"\t{name} = {text}\n" for name, text in wanted.user.items())
     if f"[user]\n{rows}" in "\n".join(lines_of(f"{wanted.tree.work.folder}/config")) + "\n":
         return True  # as git writes it
     look = ("config", "--local", "-z", "--get-regexp", "^user[.]")
     said = os.fsdecode(wanted.tree.work.run(*look).output).split("\0") if wanted.user else []
-    return all(f"{name}\n{text}" in said for name, text in wanted.user.items())
+    return all(f"user.{name}\n{text}" in said for name, text in wanted.user.items())
 
 
 def set_user(wanted: WantedTree) -> None:
     """Only in this repository; the box's own settings are not ours."""
     for name, text in {} if is_user_right(wanted) else wanted.user.items():
-        wanted.tree.work.ask("config", "--local", name, text)
+        wanted.tree.work.ask("config", "--local", f"user.{name}", text)
 
 
 def is_placed(wanted: WantedTree) -> bool:

@@ -21,6 +21,7 @@ from signal import SIG_IGN, SIGHUP, signal
 from ..git import BoxTree
 from ..run_folder import alive_in, lines_of, write_whole
 from ..step_report import StepError, answer, log, question
+from ..values import Values
 from .lock import holder, take_lock
 from .place import Placing, WantedTree, is_disk_full
 from .repository import find_repository
@@ -76,12 +77,12 @@ class SentState:
             answer("alive", run.path)
         return bool(run)
 
-    def place(self) -> bool:
+    def place(self, values: Values) -> bool:
         """Damage from a kill or a bad disk is looked for only if a switch of files was cut short,
         or placing fails; a setup always looks."""
-        state = {"commit": self.commit, "snapshot": self.snapshot, "branch": self.branch}
-        words = {**self._asked, **state, "tree": self.tree.path, "number": self.tree.number}
-        wanted = WantedTree({n: [w] if isinstance(w, str) else w for n, w in words.items()})
+        values.repo_commit, values.repo_snapshot = self.commit, self.snapshot
+        values.repo_branch, values.repo_tree = self.branch, self.content
+        wanted = WantedTree(self.tree, self._asked["main"], values)
         is_cut = os.path.exists(self.tree.switch_note)
         placing = Placing(wanted, repairs=is_cut)
         failed = _failure_of(placing)
@@ -133,10 +134,9 @@ def report(home: str, code: str, said: str) -> None:
 def read_request() -> Asked:
     home, asked = question()
     key, folder = find_repository(home, asked["key"], asked["root"], asked["name"])
-    usual = f"{os.path.dirname(home)}/{asked['name']}"
     os.umask(0o022)
     signal(SIGHUP, SIG_IGN)  # a link that breaks leaves nothing half done
-    return {**asked, "home": home, "key": key, "main": folder, "usual": usual}
+    return {**asked, "home": home, "key": key, "main": folder}
 
 
 def lock_of(asked: Asked) -> IO[str] | None:
@@ -158,7 +158,8 @@ def _take(asked: Asked, header: str, objects: bytes | int) -> None:
             return answer("fresh", state.tree.path)
     if not state.is_in_use() and state.receive(objects) and (lock := lock_of(asked)):
         with lock:
-            _ = state.is_in_use() or state.place()
+            values = Values({"repo_url": asked["url"], "shared": (), "results": ()})
+            _ = state.is_in_use() or state.place(values)
     return None
 
 

@@ -8,15 +8,15 @@ from random import Random
 
 import pytest
 
+from bootstrap.onbox.git import BoxTree
 from bootstrap.onbox.quoted import quoted
 from bootstrap.onbox.step_report import StepError
 from bootstrap.onbox.steps.lease import LeaseStep
 from bootstrap.onbox.steps.preflight import PreflightStep
-from bootstrap.onbox.steps.step import BoxStep, SetupFacts, expanded, step_named
-from bootstrap.onbox.values import Values
-from bootstrap.setup.script import default_values
+from bootstrap.onbox.steps.step import BoxStep, expanded, step_named
 from bootstrap.steps.plan import NAMES
-from bootstrap.steps.shell import onbox_files
+from bootstrap.steps.shell import Value, onbox_files
+from tests.unit.setup.scripts import facts
 
 SPECIAL = b"ab=:~#,%@ \t\n\\'\"$\xc3\xa9\x7f"
 BETWEEN = ((b"", b""), (b"a", b"b"), (b":", b""))
@@ -32,25 +32,18 @@ def test_setup_steps_in_python_quote_shell_words_byte_for_byte_as_bash_does() ->
     assert quoted(*map(os.fsdecode, words)) == done.stdout.decode("ascii")
 
 
-def test_a_value_missing_in_a_setup_script_gets_the_default_of_an_empty_profile() -> None:
-    usual = default_values()
-    assert {name: usual[name.upper()] for name in Values.__annotations__} == {
-        name: getattr(Values({}), name) for name in Values.__annotations__
-    }
-
-
 def test_each_setup_step_in_python_is_named_as_its_file() -> None:
     found = [name for name in NAMES if f"onbox/steps/{name}.py" in onbox_files()]
     assert "lease" in found
     for name in found:
-        assert step_named(name, SetupFacts({})).name == name
+        assert step_named(name, facts(BoxTree("", "", ""))).name == name
 
 
 def test_a_second_setup_adds_no_second_boot_line(tmp_path: Path) -> None:
     hook = tmp_path / "onstart.sh"
     hook.write_text("#!/bin/sh\nexec true\n")
     for _ in range(2):
-        LeaseStep(SetupFacts({"home": [f"{tmp_path}/.boxstrap"]}))._begin_at_boot(str(hook))
+        LeaseStep(facts(BoxTree(f"{tmp_path}/.boxstrap", "k", "")))._begin_at_boot(str(hook))
         first, ours, *rest = hook.read_text().splitlines()
         assert (first, rest) == ("#!/bin/sh", ["exec true"])
         assert f" runs.keep_monitor {tmp_path}/.boxstrap; }} </dev/null" in ours
@@ -66,16 +59,21 @@ def test_preflight_asks_stage_0_only_where_the_box_is_not_plainly_as_it_should_b
     tmp_path: Path,
 ) -> None:
     (tmp_path / ".boxstrap").mkdir()
-    facts = {"home": [str(tmp_path / ".boxstrap")], "least_mb": ["0"], "least_temporary_mb": ["0"]}
-    lacking = {**facts, "page": ["printf 'lacks\\tdisk-full\\tno room\\nlacks\\tmusl\\tmusl\\n'"]}
-    assert PreflightStep(SetupFacts(lacking)).check()
+    lacking = "printf 'lacks\\tdisk-full\\tno room\\nlacks\\tmusl\\tmusl\\n'"
+    room = {"min_free_mb": 0, "min_tmp_mb": 0}
+
+    def preflight(page: str, **own: Value) -> PreflightStep:
+        tree = BoxTree(str(tmp_path / ".boxstrap"), "k", "")
+        return PreflightStep(facts(tree, asked={"page": page}, **room | own))
+
+    assert preflight(lacking).check()
     (tmp_path / "uv.toml").touch()
-    assert PreflightStep(SetupFacts(lacking)).check()
-    for not_plain in ({"least_mb": ["999999999"]}, {"volume_at": [str(tmp_path)]}, {}):
+    assert preflight(lacking).check()
+    for not_plain in ({"min_free_mb": 999999999}, {"volume_at": str(tmp_path)}, {}):
         if not not_plain:
             os.chown(tmp_path / "uv.toml", 1234, -1)
-        assert PreflightStep(SetupFacts({**facts, **not_plain, "page": [":"]})).check()
-        step = PreflightStep(SetupFacts({**lacking, **not_plain}))
+        assert preflight(":", **not_plain).check()
+        step = preflight(lacking, **not_plain)
         assert not step.check()
         with pytest.raises(StepError, match=r"^no room$") as lack:
             step.apply()
@@ -105,9 +103,10 @@ def test_a_setup_steps_reason_to_run_comes_from_its_record_and_its_check(
     (tmp_path / "steps").mkdir()
     if stamp:
         (tmp_path / "steps/some.ok").write_text(stamp)
-    step = SomeStep(SetupFacts({"home": [str(tmp_path)]}))
+    tree = BoxTree(str(tmp_path), "k", "")
+    step = SomeStep(facts(tree))
     assert step.why() == why
-    assert SomeStep(SetupFacts({**step.setup.facts, "redo": ["other,some"]})).why() == "asked"
+    assert SomeStep(facts(tree, asked={"redo": "other,some"})).why() == "asked"
     step.spoil()
     assert step.is_spoiled == bool(stamp)
     step.note_success()

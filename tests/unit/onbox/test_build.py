@@ -22,8 +22,7 @@ from bootstrap.onbox.python.environment import BoxEnvironment
 from bootstrap.onbox.retries import Retries
 from bootstrap.onbox.step_report import StepError
 from bootstrap.onbox.steps.python import PythonStep
-from bootstrap.onbox.steps.step import SetupFacts
-from bootstrap.onbox.values import Values
+from tests.unit.setup.scripts import facts, values_of
 from tests.unit.steps.test_classify_error import SAID
 
 UV = """\
@@ -57,10 +56,12 @@ class BuildPlace:
         for name, text in files.items():
             (self.tree / name).parent.mkdir(parents=True, exist_ok=True)
             (self.tree / name).write_text(text)
-        facts = {"setup": [str(self.setup)], "command": [command]}
-        tree = BoxTree(str(self.home), "k", str(self.tree))
-        place = (Values(values), tree, str(self.tree), f"{self.tree}/.venv", ".venv")
-        return Build(BoxEnvironment(*place), facts, Retries("/nowhere"))
+        tree, own = self.place(), values_of(train_command=command, **values)
+        environment = BoxEnvironment(own, tree, str(self.tree), f"{self.tree}/.venv")
+        return Build(environment, str(self.setup), Retries("/nowhere"))
+
+    def place(self) -> BoxTree:
+        return BoxTree(str(self.home), "k", str(self.tree))
 
     def words(self) -> list[str]:
         """What uv was asked since the last call."""
@@ -186,7 +187,7 @@ def test_setup_lets_uv_resolve_torch_beforehand_only_if_a_gpu_is_required(
     """The query makes uv resolve everything once more."""
     monkeypatch.setenv("UV_INDEX", "https://example.org/simple")
     (place.home / "gpu.json").write_text(json.dumps(VERDICT))
-    place.build(gpu={"require": required}).build()
+    place.build(gpu=json.dumps({"require": required})).build()
     assert any(line.endswith(" --dry-run") for line in place.words()) == required
 
 
@@ -223,12 +224,10 @@ def test_the_reason_to_rebuild_an_environment_says_what_changed_in_profile_or_fi
     (place.tree / "setup.py").write_text("import setuptools; setuptools.setup()\n")
     (place.tree / "requirements.txt").write_text("-e .\n")
     before = place.build()._env.inputs
-    facts = {"home": str(place.home), "key": "k", "tree": str(place.tree), "number": "1"}
-    facts |= {"main": str(place.tree), "main_venv": f"{place.tree}/.venv", "venv": ".venv"}
+    asked = {"main": str(place.tree), "main_venv": f"{place.tree}/.venv"}
     with (place.tree / file).open("a") as opened:
         opened.write("numpy\n")
-    asked = {name: [text] for name, text in facts.items()}
-    step = PythonStep(SetupFacts({**asked, "values": [json.dumps(values)]}))
+    step = PythonStep(facts(place.place(), asked=asked, **values))
     assert step.what_changed(before) == why
 
 

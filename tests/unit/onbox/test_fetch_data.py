@@ -18,9 +18,11 @@ from typing import Any
 import pytest
 
 from bootstrap.onbox.data import download, sources
+from bootstrap.onbox.git import BoxTree
 from bootstrap.onbox.step_report import StepError
 from bootstrap.onbox.steps.data import DataStep
 from bootstrap.onbox.steps.step import SetupFacts
+from bootstrap.onbox.values import Values
 from tests.data_server import DataServer
 
 BLOCK = 32 * 1024 * 1024
@@ -60,8 +62,12 @@ def server(served: DataServer) -> DataServer:
 _DO = """
 import json, sys
 from bootstrap.onbox.steps.apply import do_step
+from bootstrap.onbox.git import BoxTree
 from bootstrap.onbox.steps.step import SetupFacts
-do_step("data", SetupFacts(json.loads(sys.argv[1])))
+from bootstrap.onbox.values import Values
+home, tree, values = sys.argv[1:]
+facts = SetupFacts(BoxTree(home, "", tree), Values(json.loads(values)), {"setup": home}, ())
+do_step("data", facts)
 """
 
 
@@ -77,13 +83,11 @@ class BoxHere:
         self.env = {**trusted, "HF_ENDPOINT": server.address}
 
     def step(self, *items: dict[str, Any]) -> DataStep:
-        return DataStep(SetupFacts(self.facts(*items)))
+        tree, asked = BoxTree(str(self.home), "", str(self.tree)), {"setup": str(self.home)}
+        return DataStep(SetupFacts(tree, Values(self.values(*items)), asked, ()))
 
-    def facts(self, *items: dict[str, Any]) -> dict[str, list[str]]:
-        said = {"home": self.home, "tree": self.tree, "setup": self.home, "number": 1}
-        said["secret"] = "HF_TOKEN"
-        values = json.dumps({"data": items})
-        return {name: [str(value)] for name, value in {**said, "values": values}.items()}
+    def values(self, *items: dict[str, Any]) -> dict[str, list[str]]:
+        return {"data": [*map(json.dumps, items)], "secrets": ["HF_TOKEN"]}
 
     def run(self, *items: dict[str, Any]) -> subprocess.CompletedProcess[str]:
         """Fetch in this process: starting Python each time would cost a second."""
@@ -271,7 +275,7 @@ def test_blocks_of_data_fetched_before_a_kill_are_not_refetched(box: BoxHere, se
     # The last block stalls, so the others are complete when the program is killed.
     server.cut_after, server.cuts_left = 1000, 1000
     with subprocess.Popen(
-        [sys.executable, "-c", _DO, json.dumps(box.facts(item))],
+        [sys.executable, "-c", _DO, box.home, box.tree, json.dumps(box.values(item))],
         stdout=subprocess.DEVNULL,
         env={**os.environ, **box.env},
     ) as running:

@@ -5,9 +5,10 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -16,8 +17,9 @@ from bootstrap.onbox.git import BoxTree
 from bootstrap.onbox.step_report import StepError
 from bootstrap.onbox.work.place import Placing, WantedTree, check, set_user
 from bootstrap.onbox.work.shared import SharedFolders
-from bootstrap.steps.shell import shell_part
+from bootstrap.steps.shell import Value, shell_part
 from tests.unit.repo.repositories import SampleRepository
+from tests.unit.setup.scripts import values_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.sampled(of="module")]
 
@@ -46,13 +48,15 @@ class Placed:
         self.commit = self.commit or made
         return made
 
-    def wanted(self, snapshot: str, **given: Sequence[str]) -> WantedTree:
-        main = [str(self.tree)]
-        own = {"home": [str(self.home)], "key": ["k"], "main": main, "usual": main, "number": ["1"]}
-        state = {"tree": main, "commit": [self.commit], "snapshot": [snapshot]}
-        return WantedTree({**own, **state, **given})
+    def wanted(
+        self, snapshot: str, beside: str = "", *, adopts: bool = False, **own: Value
+    ) -> WantedTree:
+        """`beside`: the number of the tree, and its folder after the main one's."""
+        tree = BoxTree(str(self.home), "k", f"{self.tree}{beside}", beside[1:] or "1")
+        values = values_of(repo_commit=self.commit, repo_snapshot=snapshot, **own)
+        return WantedTree(tree, str(self.tree), values, str(self.tree), adopts=adopts)
 
-    def place(self, snapshot: str, given: Mapping[str, Sequence[str]] = {}) -> tuple[int, str]:
+    def place(self, snapshot: str, given: Mapping[str, Any] = {}) -> tuple[int, str]:
         """Place a snapshot; return the exit code and the failure's code."""
         wanted = self.wanted(snapshot, **given)
         with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()) as said:
@@ -333,13 +337,12 @@ def test_an_update_of_a_tree_replaces_a_symlink_by_a_folder(placed: Placed) -> N
     assert placed.files() == {"a": "1\n", "data/x": "1\n"}
 
 
-def beside(placed: Placed) -> dict[str, list[str]]:
+def beside(placed: Placed) -> dict[str, Any]:
     """Return what makes `place` use a tree next to the main one."""
-    tree = f"{placed.tree}@2"
     notes = placed.home / "steps/k/beside/2"
     notes.mkdir(parents=True, exist_ok=True)
     placed.tree.mkdir(exist_ok=True)
-    return {"tree": [tree], "number": ["2"], "shared": ["data", "a b/c"]}
+    return {"beside": "@2", "shared": ["data", "a b/c"]}
 
 
 def test_a_shared_folder_in_a_second_tree_is_a_symlink_to_the_main_trees(placed: Placed) -> None:
@@ -381,10 +384,10 @@ def test_a_shared_folder_in_a_second_tree_is_a_symlink_to_the_main_trees(placed:
 def test_setup_says_own_folder_if_another_repository_has_the_usual_folder_name(
     placed: Placed, capsys: pytest.CaptureFixture[str], name: str, made: str, is_told: bool
 ) -> None:
-    given = {"main": made.partition("@")[0], "usual": name, "tree": made}
-    folders = {key: [str(placed.tree.with_name(one))] for key, one in given.items()}
-    wanted = placed.wanted(placed.state(a="1"), **folders)
-    Placing(wanted).place()
+    folders = (made, made.partition("@")[0], name)
+    path, main, usual = (str(placed.tree.with_name(each)) for each in folders)
+    tree, values = BoxTree(str(placed.home), "k", path), placed.wanted(placed.state(a="1")).values
+    Placing(WantedTree(tree, main, values, usual)).place()
     assert ("own-folder" in capsys.readouterr().out) == is_told
 
 
@@ -417,7 +420,7 @@ def test_the_users_git_name_and_email_are_set_in_the_tree(tmp_path: Path, name: 
     placed = Placed(tmp_path)
     first = placed.state(a="1\n")
     assert placed.place(first) == (0, "")
-    user = placed.wanted(first, **{"user.name": [name], "user.email": ["me@example.org"]})
+    user = placed.wanted(first, git_user_name=name, git_user_email="me@example.org")
     git = ("-C", str(placed.tree), "config")
     for told in ("", "other"):
         if told:

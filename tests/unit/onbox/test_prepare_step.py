@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.onbox.git import BoxTree
 from bootstrap.onbox.quoted import quoted
 from bootstrap.onbox.run_folder import write_whole
 from bootstrap.onbox.step_report import StepError
 from bootstrap.onbox.steps.prepare import PrepareStep
-from bootstrap.onbox.steps.step import SetupFacts
+from tests.unit.setup.scripts import facts
 
 GET = "python data/get.py --config='c.yml' && python -m tools.make"
 SUM, SENT = "a" * 64, 1_700_000_000_000_000_123
@@ -28,12 +29,10 @@ class Prepared:
             each.mkdir(parents=True)
 
     def step(self, *commands: str) -> PrepareStep:
-        own = {"home": self.home, "key": "k", "tree": self.tree, "number": "1", "main": self.tree}
-        own |= {"main_venv": self.tree / ".venv", "venv": ".venv"}
-        told = {name: [str(value)] for name, value in own.items()}
-        told |= {"shared": ["datasets", "list"], "result": ["datasets/out"]}
-        told["values"] = [json.dumps({"prepare": commands})]
-        return PrepareStep(SetupFacts(told))
+        tree = BoxTree(str(self.home), "k", str(self.tree))
+        asked = {"main": str(self.tree), "main_venv": f"{self.tree}/.venv"}
+        own = {"shared": ["datasets", "list"], "results": ["datasets/out"]}
+        return PrepareStep(facts(tree, asked=asked, prepare=commands, **own))
 
     def push(self, target: Path, name: str, digest: str = SUM, time: int = SENT) -> None:
         rows = [json.dumps({"target": str(target)}), json.dumps([name, 3, time, SENT, digest])]

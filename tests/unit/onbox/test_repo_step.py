@@ -6,32 +6,34 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.onbox.git import BoxTree
 from bootstrap.onbox.step_report import StepError
 from bootstrap.onbox.steps import repo
 from bootstrap.onbox.steps.repo import RepoStep
-from bootstrap.onbox.steps.step import SetupFacts
+from bootstrap.steps.shell import Value
 from tests.unit.repo.repositories import SampleRepository
+from tests.unit.setup.scripts import facts
 
 COMMIT, OTHER = "a" * 40, "b" * 40
 
 
-def repo_step(home: Path, **facts: str) -> RepoStep:
-    own = {"home": f"{home}", "setup": f"{home}/setups/1", "key": "k", "commit": COMMIT}
-    own |= {"snapshot": COMMIT, "tree": f"{home}/k", "main": f"{home}/k", "number": "1"}
-    return RepoStep(SetupFacts({name: [text] for name, text in (own | facts).items()}))
+def repo_step(home: Path, **own: Value) -> RepoStep:
+    asked, tree = {"setup": f"{home}/setups/1", "main": f"{home}/k"}, f"{home}/k"
+    own = {"repo_commit": COMMIT, "repo_snapshot": COMMIT} | own
+    return RepoStep(facts(BoxTree(str(home), "k", tree), asked=asked, **own))
 
 
 @pytest.mark.parametrize(
     ("before", "why"),
     [
-        ({"snapshot": OTHER}, "snapshot"),
-        ({"commit": OTHER, "snapshot": OTHER}, "commit"),
-        ({"url": "https://example.org/k"}, "changed"),
-        ({"values": '{"repo_tags": ["1 2 v1"]}'}, "changed"),
+        ({"repo_snapshot": OTHER}, "snapshot"),
+        ({"repo_commit": OTHER, "repo_snapshot": OTHER}, "commit"),
+        ({"repo_url": "https://example.org/k"}, "changed"),
+        ({"repo_tags": ["1 2 v1"]}, "changed"),
     ],
 )
 def test_the_repo_step_says_commit_or_snapshot_only_if_nothing_else_changed(
-    before: dict[str, str], why: str, tmp_path: Path
+    before: dict[str, Value], why: str, tmp_path: Path
 ) -> None:
     repo_step(tmp_path, **before).note_success()
     assert repo_step(tmp_path).why() == why
@@ -55,7 +57,7 @@ def test_setup_waits_for_a_commit_until_it_came_or_nobody_can_send_it_or_git_ref
         """Return how the wait ends, in which something happens; "" if the commit came."""
         monkeypatch.setattr(repo, "sleep", lambda _: meanwhile())
         try:
-            repo_step(tmp_path, commit=commit, snapshot=commit)._await_commit()
+            repo_step(tmp_path, repo_commit=commit, repo_snapshot=commit)._await_commit()
         except StepError as error:
             return " ".join([error.code, *error.sentences[1:]])
         return ""

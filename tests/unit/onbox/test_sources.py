@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from bootstrap.onbox.git import BoxTree
 from bootstrap.onbox.python.environment import BoxEnvironment
 from bootstrap.onbox.python.sources import find_sources
-from bootstrap.onbox.values import Values
+from tests.unit.setup.scripts import values_of
 
 UTF8, UTF16 = "utf-8", "utf-16"
 
@@ -25,7 +25,7 @@ def found_in(root: Path, files: dict[str, str | bytes], **values: Any) -> dict[s
     named = {"requirements_set": True} if "requirements" in values else {}
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
-        return vars(find_sources(str(root), Values({**values, **named})))
+        return vars(find_sources(str(root), values_of(**values, **named)))
 
 
 def sources(root: Path, files: dict[str, str | bytes], conda: str = "") -> list[str]:
@@ -241,7 +241,7 @@ def test_a_changed_file_of_a_local_package_makes_a_new_environment(tmp_path: Pat
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(tmp_path)
             patch.setattr(tree.placed, "id_of", {"HEAD:lib": placed}.__getitem__)
-            return BoxEnvironment(Values({}), tree, str(tmp_path), "/env", "/env").inputs
+            return BoxEnvironment(values_of(venv="/env"), tree, str(tmp_path), "/env").inputs
 
     assert inputs("1") != inputs("2")
     assert inputs("1") == inputs("1")

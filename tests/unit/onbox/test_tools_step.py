@@ -1,10 +1,10 @@
 """The step `tools` on a box on which nothing can be installed."""
 
-import json
 from pathlib import Path
 
-from bootstrap.onbox.steps.step import SetupFacts
+from bootstrap.onbox.git import BoxTree
 from bootstrap.onbox.steps.tools import ToolsStep
+from tests.unit.setup.scripts import facts
 
 
 def test_a_setup_without_packages_is_right_after_one_whose_packages_could_not_be_installed(
@@ -13,9 +13,9 @@ def test_a_setup_without_packages_is_right_after_one_whose_packages_could_not_be
     (tmp_path / "steps").mkdir()
     is_right = []
     for name, packages in (("one", ["jq"]), ("two", ["jq"]), ("three", [])):
-        facts = {"home": str(tmp_path), "setup": str(tmp_path / name), "is_local": "yes"}
-        facts["values"] = json.dumps({"packages": packages})
-        step = ToolsStep(SetupFacts({key: [text] for key, text in facts.items()}))
+        asked = {"setup": str(tmp_path / name)}
+        tree = BoxTree(str(tmp_path), "k", "")
+        step = ToolsStep(facts(tree, asked=asked, is_local=True, packages=packages))
         is_right.append(step.check())
         step.apply()
         assert step.check()

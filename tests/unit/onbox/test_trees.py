@@ -18,10 +18,11 @@ from bootstrap.onbox.retries import Retries
 from bootstrap.onbox.runs import new_run, resume, start
 from bootstrap.onbox.setup import run as run_program
 from bootstrap.onbox.step_report import StepError
-from bootstrap.onbox.values import Values
 from bootstrap.onbox.work.trees import choose
+from bootstrap.steps.shell import Value
 from tests.run_states import identity
 from tests.unit.boxes.conftest import DEAD
+from tests.unit.setup.scripts import values_of
 from tests.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.slow  # each starts programs
@@ -94,10 +95,11 @@ class Trees:
         (notes / "python.ok").write_text(f"{self.inputs(1)}\n")
         (notes / "python.folders").write_text("lib/python3/site-packages/torch\n")
 
-    def environment_of(self, number: int, venv: str = ".venv", **values: object) -> BoxEnvironment:
+    def environment_of(self, number: int, venv: str = ".venv", **values: Value) -> BoxEnvironment:
         path = self.main if number == 1 else self.beside(number)
         tree = BoxTree(str(self.home), "k", str(path), str(number))
-        return BoxEnvironment(Values(values), tree, str(self.main), str(self.main / venv), venv)
+        own = values_of(venv=venv, **values)
+        return BoxEnvironment(own, tree, str(self.main), str(self.main / venv))
 
     def inputs(self, number: int, venv: str = ".venv") -> str:
         """Return what the environment of a tree depends on."""
@@ -286,9 +288,8 @@ def test_an_environment_that_a_live_run_uses_is_not_changed(trees: Trees) -> Non
     trees.make_environment(files)
     trees.add_run("run-2", trees.beside(2))
     (trees.home / "uv").write_text(f"{sys.executable}\n")
-    facts = {"setup": [str(trees.home)]}
     with pytest.raises(StepError) as refused:
-        Build(trees.environment_of(1), facts, Retries("")).build()
+        Build(trees.environment_of(1), str(trees.home), Retries("")).build()
     assert refused.value.code == "environment-in-use"
     assert "run-2" in str(refused.value)
 
@@ -310,11 +311,11 @@ def test_a_copy_of_earlier_results_is_finished_even_if_the_update_of_the_tree_fa
         run_program, "choose", lambda *_: BoxTree(str(trees.home), "k", str(trees.main))
     )
     monkeypatch.setattr(run_program, "is_placed", bool)
-    state: Any = SimpleNamespace(content="", place=lambda: not begun.wait(PATIENCE_S))
+    state: Any = SimpleNamespace(content="", place=lambda _: not begun.wait(PATIENCE_S))
     names = ("key", "main", "command", "session", "beside", "cell", "result")
     asked = {**dict.fromkeys(names, ""), "home": "", "keeps": True}
-    nobody: Any = None
-    run_program._begin(asked, state, nobody)
+    wanted: Any = SimpleNamespace(values=SimpleNamespace(results=()))
+    run_program._begin(asked, state, wanted)
     goes_on.set()
     assert wait_until(lambda: kept) == [False]
 

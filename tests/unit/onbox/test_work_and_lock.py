@@ -9,22 +9,22 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.onbox.git import BoxTree
 from bootstrap.onbox.quoted import quoted
 from bootstrap.onbox.run_folder import RunFolder
 from bootstrap.onbox.runs import keep_monitor, start
 from bootstrap.onbox.setup import home
 from bootstrap.onbox.steps.gpu import GpuStep
-from bootstrap.onbox.steps.step import SetupFacts
 from bootstrap.onbox.steps.train import TrainStep
 from bootstrap.onbox.work.lock import SameSetupError, take_lock
 from tests.run_states import identity
 from tests.unit.boxes.conftest import DEAD
+from tests.unit.setup.scripts import facts
 from tests.waiting import wait_until
 
 
-def train(home: Path, **facts: str) -> TrainStep:
-    own = {"home": str(home), "key": "k", "tree": str(home.parent), **facts}
-    return TrainStep(SetupFacts({name: [value] for name, value in own.items()}))
+def train(home: Path, tree: Path | None = None, **own: str) -> TrainStep:
+    return TrainStep(facts(BoxTree(str(home), "k", str(tree or home.parent)), **own))
 
 
 def content_of(tree: Path, **files: str) -> str:
@@ -34,7 +34,7 @@ def content_of(tree: Path, **files: str) -> str:
     own = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
     for words in (["init", "-q"], ["add", "-A"], [*own, "commit", "-qm", "a"]):
         subprocess.run(["git", *words], cwd=tree, check=True)
-    return train(tree / "home", tree=str(tree), snapshot="HEAD").content
+    return train(tree / "home", tree, repo_snapshot="HEAD").content
 
 
 def test_a_change_of_boxstrap_yaml_alone_is_no_new_work_but_that_of_another_file_is(
@@ -44,7 +44,7 @@ def test_a_change_of_boxstrap_yaml_alone_is_no_new_work_but_that_of_another_file
     assert len(alone) == 64
     assert content_of(tmp_path, boxstrap__yaml="2") == alone
     assert content_of(tmp_path, train__py="3") != alone
-    assert train(tmp_path, tree=str(tmp_path), snapshot="0" * 40).content == ""
+    assert train(tmp_path, tmp_path, repo_snapshot="0" * 40).content == ""
 
 
 def test_the_same_command_in_an_environment_elsewhere_is_no_new_command(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_the_same_command_in_an_environment_elsewhere_is_no_new_command(tmp_path
         (tmp_path / name).write_text(f"{text}\n")
     run = RunFolder(str(tmp_path))
     for command, is_same in (("python train.py", True), ("python -u train.py", False)):
-        assert train(tmp_path, command=command)._has_command(run) == is_same
+        assert train(tmp_path, train_command=command)._has_command(run) == is_same
 
 
 def test_the_newest_of_runs_of_the_same_work_is_the_one_that_began_last(tmp_path: Path) -> None:
@@ -67,8 +67,8 @@ def test_the_newest_of_runs_of_the_same_work_is_the_one_that_began_last(tmp_path
     for wrote, name in enumerate(("a-1", "b-1", "c-1")):
         os.utime(runs / name, (wrote, wrote))
     (runs / "a-1/tree").write_text("c1\n")
-    assert train(tmp_path, content="c1", command="x").what_changed("") == "command"
-    assert train(tmp_path, content="c2").what_changed("") == "commit"
+    assert train(tmp_path, repo_tree="c1", train_command="x").what_changed("") == "command"
+    assert train(tmp_path, repo_tree="c2").what_changed("") == "commit"
     newest = start.of_work(str(tmp_path), "w1")
     assert newest
     assert newest.name == "k/a-1"
@@ -82,23 +82,23 @@ def test_setup_gives_snapshot_as_reason_if_files_changed_but_not_the_commit(
     run.mkdir(parents=True)
     for file, text in {"started": "0", "commit": "c1"}.items():
         (run / file).write_text(f"{text}\n")
-    assert train(tmp_path, commit=of, content="c").what_changed("") == why
+    assert train(tmp_path, repo_commit=of, repo_tree="c").what_changed("") == why
 
 
 def test_setup_gives_ran_as_the_reason_if_the_same_work_already_ran_before_another(
     tmp_path: Path,
 ) -> None:
-    step = train(tmp_path, content="c", command="x")
+    step = train(tmp_path, repo_tree="c", train_command="x")
     for name, work in (("a-1", step.work), ("b-1", "another")):
         (tmp_path / f"runs/k/{name}").mkdir(parents=True)
         for file, text in {"started": "0", "pid": DEAD, "exit": "0", "work": work}.items():
             (tmp_path / f"runs/k/{name}" / file).write_text(f"{text}\n")
     assert step.what_changed("another") == "ran"
-    assert train(tmp_path, content="c", command="y").what_changed("another") == "commit"
+    assert train(tmp_path, repo_tree="c", train_command="y").what_changed("another") == "commit"
 
 
 def test_the_gpu_step_says_restarted_or_changed_as_its_reason_to_run_again() -> None:
-    step = GpuStep(SetupFacts({"values": ['{"gpu": {"count": 8}}']}))
+    step = GpuStep(facts(BoxTree("", "", ""), gpu='{"count":8}'))
     noted = quoted("v1", '{"count":8}', "1 12 another-boot")
     assert step.what_changed(noted) == "restarted"
     assert step.what_changed(noted.replace("8", "4")) == "changed"
@@ -227,6 +227,6 @@ def test_setup_says_broken_if_a_run_lost_its_session_while_setup_looked_at_it(
 ) -> None:
     answers = iter(["done", ""])
     monkeypatch.setattr(start, "why_done", lambda _: next(answers))
-    step = train(tmp_path, content="c" * 64, venv=".venv")
+    step = train(tmp_path, repo_tree="c" * 64, venv=".venv")
     step.note_success()
     assert step.why() == "broken"

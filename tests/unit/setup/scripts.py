@@ -1,14 +1,19 @@
 """Rendering for tests: a fixed commit, any profile, and the parts of the rendered script."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from bootstrap.onbox.git import BoxTree
+from bootstrap.onbox.setup.recipe import Recipe
+from bootstrap.onbox.steps.step import SetupFacts
+from bootstrap.onbox.values import Values
 from bootstrap.paths import shipped
 from bootstrap.profile import Profile
 from bootstrap.profile.load import read_profile
-from bootstrap.setup.program import program
+from bootstrap.setup.program import program, program_files
 from bootstrap.setup.script import Source, render_script, variables
 from bootstrap.steps.plan import steps_for
+from bootstrap.steps.shell import Value
 
 WORK = Source(
     key="homework-01234567",
@@ -35,6 +40,18 @@ def render(what: Profile, *, local: bool = False, work: Source = WORK) -> str:
     steps = steps_for(what, local=local)
     values = variables(what, work, local=local, secrets_id="")
     return render_script(what.name, values, steps, program().digest)
+
+
+def values_of(**own: Value) -> Values:
+    """Return what a recipe says with these values, by their names in small letters."""
+    own = {name.upper(): value for name, value in own.items()}
+    script = render_script("x", {"": own}, (), "")
+    return Recipe(script, program_files()["defaults.sh"]).values
+
+
+def facts(tree: BoxTree, *steps: str, asked: Mapping[str, str] = {}, **own: Value) -> SetupFacts:
+    """Return what the steps of a setup are told that asks for these words and has these values."""
+    return SetupFacts(tree, values_of(**own), asked, steps)
 
 
 def shipped_script(name: str) -> str:

@@ -395,7 +395,7 @@ def test_the_uvx_command_of_oneliner_makes_the_same_script_as_render(
             "# boxstrap",
             "  # By the profile",
             "  REPO_BRANCH=",
-            '    "git_user_',
+            "  GIT_USER_",
         )  # differ by user and by current folder
         lines = script.splitlines()
         return [line for line in lines if not line.startswith((*names, "written: "))]
@@ -410,7 +410,7 @@ def test_render_keeps_a_git_scheme_url_and_warns_that_it_is_not_encrypted(user: 
     words = ("--profile", "vast", *(word for each in sets for word in ("--set", each)))
     made = user.run("render", "--for", "terminal", *words).must(0)
     assert set(re.findall("^  REPO_URL=(.+)$", made.out, re.MULTILINE)) == {f"'{url}'"}
-    assert set(re.findall('^ +"clone_url": (.+?),?$', made.out, re.MULTILINE)) == {f'"{url}"'}
+    assert set(re.findall("^  CLONE_URL=(.+)$", made.out, re.MULTILINE)) == {f"'{url}'"}
     assert "git:// is neither encrypted nor signed" in made.err
 
 

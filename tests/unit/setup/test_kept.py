@@ -14,7 +14,7 @@ from tests.faults.plugin import Faults
 
 
 def made(value: Value) -> str:
-    return render_recipe("x", [("A", value)], (), "")
+    return render_recipe("x", {"": {"A": value}}, (), "")
 
 
 def kept() -> list[Path]:
@@ -69,7 +69,7 @@ def test_a_disk_that_fills_while_a_script_is_cached_leaves_no_file(tmp_path: Pat
         "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (90, 90))\n"
         "from bootstrap.setup.script import render_recipe\n"
-        "assert 'A=1' in render_recipe('x', [('A', 1)], (), '')\n"
+        "assert 'A=1' in render_recipe('x', {'': {'A': 1}}, (), '')\n"
     )
     env = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
     env.pop("COVERAGE_PROCESS_CONFIG", None)  # its own file would be cut as well

@@ -1,5 +1,6 @@
 """What is sent to a box, and what is refused before the box is touched."""
 
+import json
 import os
 import re
 from pathlib import Path
@@ -279,7 +280,7 @@ def test_setup_sends_a_private_ssh_dependency_only_after_consent_to_its_address(
     ]
     agreed = payload(repository.root, consent=caught.value.grants.digest)
     assert [each.address for each in agreed.dependencies] == ["ssh://git@example.org/me/lib.git"]
-    assert '- ssh://git@example.org/me/lib.git"' in agreed.script
+    assert "- ssh://git@example.org/me/lib.git'" in agreed.script
     # The file in the working tree counts, not the committed one; a new address needs new consent.
     repository.write({"requirements.txt": ASKED.replace("lib", "new")})
     with pytest.raises(ConsentError, match=r"me/new\.git \(new\)"):
@@ -316,7 +317,7 @@ def test_dollars_of_a_lease_are_counted_at_the_price_that_an_earlier_setup_was_g
         made = get_context(SetupRequest("local", "local", sets, root), make_screen(json=True))
         made.box.save(made.box.known)
         made.box.close()
-        return dict(made.payload.values)["LEASE"]
+        return json.loads(str(made.payload.values["lease"]["LEASE"]))
 
     assert lease("box.price=1.5") == {}
     assert lease("lease.hours=1") == {"seconds": 3600.0}

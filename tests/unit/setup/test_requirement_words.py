@@ -7,9 +7,10 @@ import pytest
 
 from bootstrap.onbox.git import BoxTree
 from bootstrap.onbox.python.environment import BoxEnvironment
-from bootstrap.onbox.values import Values
-from bootstrap.setup.script import in_document, python_id, variables
-from tests.unit.setup.scripts import WORK, profile, render
+from bootstrap.onbox.setup.recipe import Recipe
+from bootstrap.setup.program import program_files
+from bootstrap.setup.script import python_id
+from tests.unit.setup.scripts import profile, render
 
 pytestmark = pytest.mark.slow  # each starts programs
 
@@ -25,10 +26,9 @@ BESIDE = (
 
 def inputs(home: Path, *sets: str) -> str:
     """Return the inputs of the step python as in its stamp."""
-    asked = dict(variables(profile("ssh", *sets), WORK, local=False, secrets_id=""))
-    values = Values({name.lower(): value for name, value in asked.items() if in_document(name)})
+    values = Recipe(render(profile("ssh", *sets)), program_files()["defaults.sh"]).values
     tree = BoxTree(str(home), "k", str(home))
-    return BoxEnvironment(values, tree, str(home), f"{home}/.venv", ".venv").inputs
+    return BoxEnvironment(values, tree, str(home), f"{home}/.venv").inputs
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,6 @@
 """Any value comes out of the script as it went in, and none is ever executed."""
 
 import gzip
-import json
 import os
 import subprocess
 from collections.abc import Sequence
@@ -19,7 +18,7 @@ from bootstrap.profile import make_profile
 from bootstrap.profile.load import read_profile
 from bootstrap.setup.program import program, program_files
 from bootstrap.setup.request import RunOptions
-from bootstrap.setup.script import render_script, variables
+from bootstrap.setup.script import flat, render_script, variables
 from bootstrap.steps.shell import Value, harmless, quote
 from tests.unit.profile import hostile
 from tests.unit.setup.scripts import WORK, profile, render, variables_part
@@ -43,8 +42,8 @@ def through_bash(script: str, expressions: Sequence[str]) -> list[str]:
     return done.stdout.decode().split("\0")[:-1]
 
 
-def rendered(variables: Sequence[tuple[str, Value]]) -> str:
-    return render_script("x", variables, (), "")
+def rendered(**own: Value) -> str:
+    return render_script("x", {"": own}, (), "")
 
 
 @pytest.mark.slow
@@ -52,7 +51,7 @@ def rendered(variables: Sequence[tuple[str, Value]]) -> str:
 def test_any_profile_value_arrives_in_bash_on_the_box_byte_for_byte(
     many: list[str], one: str, flag: bool, number: int
 ) -> None:
-    script = rendered([("ONE", one), ("MANY", many), ("FLAG", flag), ("NUMBER", number)])
+    script = rendered(ONE=one, MANY=many, FLAG=flag, NUMBER=number)
     texts = ['"$ONE"', '"${#MANY[@]}"', '${MANY[@]+"${MANY[@]}"}']
     # Without values printf prints one empty field.
     told = [one, str(len(many)), *(many or [""]), "yes" if flag else "", str(number)]
@@ -133,9 +132,8 @@ def test_a_hostile_branch_url_or_user_name_runs_nothing_in_the_script(tmp_path: 
         key="k-1", name="k", commit="a" * 40, branch=odd, url=odd, user_name=odd, user_email=odd
     )
     script = render(make_profile({"train": {"command": "true"}}), work=work)
-    found = through_bash(script, ['"$REPO_BRANCH" "$REPO_URL" "$VALUES"'])
-    assert found[:2] == [odd] * 2
-    assert json.loads(found[2])["git_user_name"] == odd
+    found = through_bash(script, ['"$REPO_BRANCH" "$REPO_URL" "$GIT_USER_NAME"'])
+    assert found == [odd] * 3
     run_script(script, tmp_path / "home", "plan")
     assert list((tmp_path / "home").iterdir()) == []
 
@@ -159,7 +157,7 @@ def run_script(script: str, home: Path, mode: str) -> str:
 
 def test_a_profile_without_train_gives_runs_the_default_grace_and_log_limit() -> None:
     for what in (profile("vast"), read_profile("vast").profile):
-        values = dict(variables(what, WORK, local=False, secrets_id=""))
+        values = flat(variables(what, WORK, local=False, secrets_id=""))
         assert (values["TRAIN_GRACE"], values["LOG_MAX_MIB"]) == (10, 1024)
 
 
@@ -175,5 +173,5 @@ def test_the_command_of_a_run_is_hidden_in_the_list_of_processes_of_the_box(
     (tmp_path / "defaults.sh").write_text(program_files()["defaults.sh"])
     monkeypatch.setattr("bootstrap.onbox.SHELL_PROGRAMS", str(tmp_path))
     wanted = WantedSetup(str(script), words)
-    assert wanted.recipe.one("TRAIN_COMMAND") == command
+    assert wanted.values.train_command == command
     assert wanted.asked["variables"] == f"NAME={variable}"

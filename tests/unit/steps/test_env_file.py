@@ -1,6 +1,5 @@
 """The box's environment file, read by real shells: values arrive byte for byte."""
 
-import json
 import os
 from pathlib import Path
 
@@ -8,11 +7,13 @@ import pytest
 
 from bootstrap.boxes.secrets import packed
 from bootstrap.onbox.env_files import env_file, forget_login, wipe, write_env_files
+from bootstrap.onbox.git import BoxTree
 from bootstrap.onbox.processes import identity
 from bootstrap.onbox.run_folder import secrets_of
 from bootstrap.onbox.steps.shell import ShellStep
-from bootstrap.onbox.steps.step import SetupFacts
+from bootstrap.steps.shell import Value
 from tests.unit.profile import hostile
+from tests.unit.setup.scripts import facts
 
 VALUES = {
     **{f"FREE_{n}": c.value for n, c in enumerate(hostile.ACCEPTED) if c.key == "env.A"},
@@ -54,9 +55,9 @@ def test_setup_requires_a_running_lease_monitor_unless_it_starts_one_itself(tmp_
     (tmp_path / "steps/k").mkdir(parents=True)
     for name in ("steps/k/env", "lease.json"):
         (tmp_path / name).touch()
-    facts = {"home": [str(tmp_path)], "key": ["k"], "is_local": ["yes"]}
-    assert ShellStep(SetupFacts({**facts, "step": ["shell", "lease"]})).check()
-    alone = ShellStep(SetupFacts({**facts, "step": ["shell"]}))
+    tree = BoxTree(str(tmp_path), "k", "")
+    assert ShellStep(facts(tree, "shell", "lease", is_local=True)).check()
+    alone = ShellStep(facts(tree, "shell", is_local=True))
     assert not alone.check()
     (tmp_path / "lease.pid").write_text(f"{identity(os.getpid())}\n")
     assert alone.check()
@@ -69,11 +70,11 @@ def test_a_repository_keeps_its_variables_and_secrets_when_another_one_is_set_up
         folder = tmp_path / "setups" / key
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "secrets").write_bytes(packed(secrets))
-        ids = {"secret_ids": [f"id-{value}" for value in secrets.values()]}
-        facts = {"home": [str(tmp_path)], "key": [key], "setup": [str(folder)], "is_local": ["yes"]}
-        facts |= {"env_name": [*env], "env_value": [*env.values()], "secret": [*secrets]}
-        facts |= {"secrets_id": ["x" if secrets else ""], "values": [json.dumps(ids)]}
-        step = ShellStep(SetupFacts(facts))
+        own: dict[str, Value] = {"env_names": [*env], "env_values": [*env.values()]}
+        own |= {"secrets": [*secrets], "secrets_id": "x" if secrets else "", "is_local": True}
+        own["secret_ids"] = [f"id-{value}" for value in secrets.values()]
+        asked, tree = {"setup": str(folder)}, BoxTree(str(tmp_path), key, "")
+        step = ShellStep(facts(tree, asked=asked, **own))
         step.apply()
         assert step.check()
 
