@@ -21,8 +21,6 @@ The exit code of each is in the table at the end. The script on the box has its 
 in `bootstrap/onbox/setup/graph.py`; `setup/result.py` turns those into errors.
 """
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Callable, Sequence
 

@@ -69,10 +69,15 @@ class Box:
         A box that the repository has rented already is taken. Raises as `setup`; UsageError if
         nothing fits, or no account has a key here.
         """
-        from bootstrap.renting.up import UpOptions, rent_and_set_up
+        from bootstrap.renting.up import UpOptions, rent_and
+        from bootstrap.setup.sequence import run_setup
 
-        asked = UpOptions(self._request, provider, max_price)
-        _, result = rent_and_set_up(asked, self._reporter, lambda offer: _agree(offer, max_price))
+        _, result = rent_and(
+            lambda setup: run_setup(setup, self._reporter),
+            UpOptions(self._request, provider, max_price),
+            self._reporter,
+            lambda offer: _agree(offer, max_price),
+        )
         self._request = replace(self._request, host=result.box)
         return result
 

@@ -11,8 +11,6 @@ on the pieces in which a text arrives. What a box writes beyond that length is
 shown as text.
 """
 
-from __future__ import annotations
-
 import codecs
 import re
 

@@ -4,8 +4,6 @@ Bytes are decimal (1 MB = 1,000,000 bytes), as disks and links are sold and as
 transfer tools show them; a GPU's memory is GiB everywhere and isn't printed here.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -5,8 +5,6 @@ program. For what commands import at once. The standard library's `fields`, `rep
 take these values too; `names` and `replace` of this module don't import it.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 from collections.abc import Callable, Collection, Mapping
@@ -94,7 +92,7 @@ else:
         for base in reversed(cls.__mro__[1:]):
             fields |= vars(base).get("_fields", {})
         for name, kind in cls.__annotations__.items():
-            if str(kind).startswith("ClassVar"):
+            if str(kind).startswith(("ClassVar", "typing.ClassVar")):
                 continue
             said = vars(cls).get(name, _NONE)
             fields[name] = said if isinstance(said, _Field) else _Field(default=said)

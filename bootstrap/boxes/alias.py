@@ -6,8 +6,6 @@ can't use keys or files of this Linux. The pinned host keys go there too; privat
 copied.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Iterable, Mapping

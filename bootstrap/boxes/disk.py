@@ -1,7 +1,5 @@
 """A disk that will soon be full, as the box's `disk_watch.py` tells it. Bounded and sanitized."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from bootstrap.link.exchange import answer_number

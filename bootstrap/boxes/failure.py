@@ -1,7 +1,5 @@
 """Why a run failed: found in what its box reports, and in the end of its log."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """Follow files on the box as they grow, each byte once, across lost links."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence

@@ -4,8 +4,6 @@ Before a box is destroyed, its receipts are compared with what the box has now, 
 here. A receipt is keyed with this machine's key, so nobody else can forge one.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import hmac

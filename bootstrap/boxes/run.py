@@ -4,8 +4,6 @@ The state is decided on the box, only by `onbox/run_folder.py`. Runs of a box ar
 those of the current repository, unless more is asked for.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

@@ -8,8 +8,6 @@ The lines that include ours are at the very top, because an `Include` after a `H
 applies only to that host or match. They are changed in bytes, to keep the rest.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import re

@@ -1,7 +1,5 @@
 """The way out: known boxes as a pool of SkyPilot, or as a fleet of dstack."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """The same work on several boxes at a time: each in a thread, and one failure stops no other."""
 
-from __future__ import annotations
-
 import queue
 import threading
 import time

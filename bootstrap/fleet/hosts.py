@@ -8,8 +8,6 @@ A group is written by the user in `groups.yaml` of the configuration folder, as 
 or made by `up --count`, which notes it in the records of the boxes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Runs on several boxes: one on each, one for each GPU, or the cells of a sweep in their queues."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import io

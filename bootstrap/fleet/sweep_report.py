@@ -1,7 +1,5 @@
 """A sweep's results side by side: the cells' last runs, found on their boxes and at home."""
 
-from __future__ import annotations
-
 import os
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """End what waits or computes, from another thread. What runs on the box continues."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from collections.abc import Callable, Iterator

@@ -5,8 +5,6 @@ greeting, so that network round trips and Python's imports overlap. It sends not
 imports no library: `transport.py`, which paramiko needs, is loaded meanwhile.
 """
 
-from __future__ import annotations
-
 import errno
 import itertools
 import os

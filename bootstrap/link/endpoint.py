@@ -5,8 +5,6 @@ The real `ssh -G` reads it, because paramiko ignores `Include` and doesn't suppo
 configuration, keys and host-key checks apply to the jump host unchanged.
 """
 
-from __future__ import annotations
-
 import contextlib
 import getpass
 import hashlib

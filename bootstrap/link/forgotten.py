@@ -1,8 +1,6 @@
 """Boxes that were forgotten here, until they show their key at their place again. Of each the name
 is kept, and which of its results are at home: that is about files here."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import Collection

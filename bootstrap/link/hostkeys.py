@@ -5,8 +5,6 @@ after the login succeeded, together with the box's record (docs/adr/0004). The u
 too: if it agrees, the key is pinned silently; if it contradicts, the key is refused.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Literal
 

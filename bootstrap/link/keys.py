@@ -9,8 +9,6 @@ The agent's protocol (draft-miller-ssh-agent) is spoken from here: paramiko's cl
 SSH_AUTH_SOCK, and loses all keys if the agent has one that it can't parse.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import io

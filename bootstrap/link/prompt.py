@@ -1,8 +1,6 @@
 """What a login tells the user, and asks on the terminal. Questions go to the controlling terminal,
 like ssh's, and not to standard input or output, which may be a pipe or used for `--json`."""
 
-from __future__ import annotations
-
 import getpass
 import os
 import stat

@@ -1,7 +1,5 @@
 """OpenSSH's public keys: a line in a file, a blob on the wire, a fingerprint (RFC 4251, 4253)."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import hashlib

@@ -1,7 +1,5 @@
 """Build queries: the static scripts of `templates/queries`, preceded by their variables."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

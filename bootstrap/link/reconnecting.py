@@ -1,7 +1,5 @@
 """A login made in the background, and made again, with growing pauses, after it was lost."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable

@@ -5,8 +5,6 @@ Rented addresses are reused, so several boxes may have one address: the newest i
 (docs/adr/0021). Hosts given by an account's id (`provider:id`): where they are reached now.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import time
@@ -335,16 +333,7 @@ def _is_at(box: record.KnownBox, endpoint: Endpoint) -> bool:
 def _at(box: record.KnownBox, target: Target, endpoint: Endpoint) -> record.KnownBox:
     """Update how the box is reached; its own name is not stored as host text: it leads nowhere."""
     text = box.host_text if target.text in (box.name, box.folder_name) else target.text
-    return replace(
-        box,
-        host_text=text,
-        address=endpoint.hostname,
-        port=endpoint.port,
-        user=endpoint.user,
-        price=target.price or box.price,
-        since=target.since or box.since,
-        ends=target.ends or box.ends,
-    )
+    return replace(moved(box, target, endpoint), host_text=text, ends=target.ends or box.ends)
 
 
 def _free_name(name: str, taken: dict[str, str]) -> str:

@@ -9,8 +9,6 @@ A master is started after the command has its answer, detached, and only where i
 anything. Nothing here fails a command: without a shared connection each one logs in.
 """
 
-from __future__ import annotations
-
 import atexit
 import base64
 import contextlib

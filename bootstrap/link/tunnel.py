@@ -4,8 +4,6 @@ It listens only on this machine's loopback. When the link is lost, new connectio
 come back; existing ones are cut off (a browser reconnects on its own).
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import hashlib

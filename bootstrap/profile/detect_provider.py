@@ -4,8 +4,6 @@ The hints are in the shipped profiles (`provider.detect`). They are read here wi
 library: importing one would take as long as a connected box takes to answer.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection
 from functools import lru_cache

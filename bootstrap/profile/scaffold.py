@@ -1,7 +1,5 @@
 """Write a first `boxstrap.yaml` from the facts of a repository. Nothing in it is run."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Find the user's accounts, by the API keys that are there, and a box of an account."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace

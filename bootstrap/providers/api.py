@@ -5,8 +5,6 @@ have rented, and a retry would rent twice. A change is retried only after "too m
 after an answer that isn't the API's: what stands before it turned the request away.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

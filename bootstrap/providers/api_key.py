@@ -1,7 +1,5 @@
 """The key with which a provider's API is asked: where the user has it, and whether it is one."""
 
-from __future__ import annotations
-
 import os
 import re
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ Nothing of the credentials is read by us, and boto3 repeats nothing: a read is r
 change is sent once.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import threading

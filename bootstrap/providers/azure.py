@@ -8,8 +8,6 @@ What shuts itself down goes on being paid for, so a box can't hold its lease by 
 no identity. Azure's own daily schedule stops (deallocates) it after a lease of at most a day.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import re

@@ -4,8 +4,6 @@
 it. Azure wraps its reasons: a deployment's error has the resource's in its details, or as text.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -5,8 +5,6 @@ in the cheapest regions alone, as each region is a request of its own. An offer 
 region, so the next offer is another region or size. What is free, nobody says.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import re

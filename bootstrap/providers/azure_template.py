@@ -1,8 +1,6 @@
 """What a box at Azure consists of: a template of everything in its resource group. There are no
 expressions in it, as whatever it names is written out."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The base class of providers: name, places of the API key, and requests to an account."""
 
-from __future__ import annotations
-
 import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -5,8 +5,6 @@ us-east-1, whatever region the user's settings name: an instance that is looked 
 region would seem to be gone.
 """
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import dataclasses

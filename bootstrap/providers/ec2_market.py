@@ -1,8 +1,6 @@
 """What EC2 has for rent: instance types with GPUs, their zones, prices, and what quotas leave. What
 is free, nobody says: an offer is one type in one zone, so the next offer is the next zone."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json

@@ -4,8 +4,6 @@ Dollars are US dollars; a month has 730 hours, as providers bill disks. A price 
 it was read; the dated table that ships, `prices.json`, is renewed by `make prices`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import logging

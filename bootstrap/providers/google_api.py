@@ -5,8 +5,6 @@ is sent with one that is valid. What Google refuses it words its own way, also a
 operation that a change became.
 """
 
-from __future__ import annotations
-
 import configparser
 import json
 import os

@@ -6,8 +6,6 @@ gone. Google itself deletes an instance after the end of its lease (`maxRunDurat
 the box holds its lease by shutting itself down, which stops it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections.abc import Iterator, Mapping, Sequence

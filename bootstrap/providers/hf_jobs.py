@@ -6,8 +6,6 @@ have no time limit, and leave out when a job ends.
 A job ends by its own time limit, is never stopped, and everything on it is lost then.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping, Sequence

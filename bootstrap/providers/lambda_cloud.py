@@ -1,8 +1,6 @@
 """Lambda: instances, their types, keys and file systems of its OpenAPI document (1.8.3). A box
 there can't be stopped, only terminated. The API doesn't say when it was started."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Mapping, Sequence

@@ -5,8 +5,6 @@ read, and only then is it started, or destroyed. What the rate is of is not docu
 as dollars an hour if it is about the type's list price.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import shlex

@@ -1,8 +1,6 @@
 """RunPod: pods, the catalog of GPUs and network volumes of its OpenAPI document. Its SSH proxy
 offers only a terminal, so only a pod's own address is used."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import ClassVar

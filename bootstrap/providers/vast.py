@@ -1,7 +1,5 @@
 """Vast.ai: instances, offers (`bundles`), asks, keys and volumes of its OpenAPI document."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Mapping, Sequence

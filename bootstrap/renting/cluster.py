@@ -4,8 +4,6 @@ So nothing of a cluster is destroyed while one of its boxes may hold work, unles
 of that box that nothing would be lost, or its lease is over.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import threading

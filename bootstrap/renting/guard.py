@@ -6,8 +6,6 @@ end only this box, and extends no lease. Only boxes that this machine knows by t
 are ended.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json

@@ -1,8 +1,6 @@
 """What would be lost with a box: what runs there, was made there, or is not at home yet. Results
 are missing here unless each file was checked on both sides."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, field

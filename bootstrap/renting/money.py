@@ -11,8 +11,6 @@ the lower holds:
 A rental is counted with all that its lease allows, from before its provider is asked.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """From a profile to an order, the accounts to ask, and their offers."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections.abc import Sequence

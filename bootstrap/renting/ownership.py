@@ -5,8 +5,6 @@ then be destroyed. It counts only if the account lists that id at exactly the ad
 our login, and if no other known box has it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

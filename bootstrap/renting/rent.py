@@ -4,8 +4,6 @@ Nothing is created again after an unknown answer. A box that never comes up, or 
 is given back immediately, and the next offer is taken.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 from collections.abc import Callable, Sequence

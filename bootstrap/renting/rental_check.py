@@ -1,8 +1,6 @@
 """What became of a rental, by its account: one whose outcome is unknown is found by its mark, and
 one that was made is there, was given back by another command, or may hold work."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping
 

@@ -4,11 +4,10 @@ It is destroyed by its exact id, and over once its account no longer lists it. I
 aside, with what it cost.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -358,14 +357,10 @@ def _elsewhere(box: BoxLogin) -> Iterator[BoxLogin]:
 
 def name_repositories(box: BoxLogin) -> str:
     """Say whose work lies on the box: each repository, with its runs that are alive."""
-    live: dict[str, list[str]] = {}
+    live = defaultdict[str, list[str]](list)
     for place in (box, *_elsewhere(box)):
-        made = read_content(place)
-        for key in (
-            *(tree.repo_key for tree in made.trees),
-            *(r.repo_key for r in place.state.runs),
-        ):
-            live.setdefault(key, [])
+        for tree in read_content(place).trees:
+            live[tree.repo_key] += []
         for run in place.state.runs:
             live[run.repo_key] += [f"{run.name} {run.state}"] if run.goes_on else []
     names = repository_names(live)

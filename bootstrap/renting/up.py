@@ -1,7 +1,5 @@
 """`up`: the profile is the order, and a setup follows. A lease ends a forgotten box."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +26,6 @@ from bootstrap.renting.rent import Renter, RentOptions
 from bootstrap.renting.rental import Rental
 from bootstrap.repo.local import read_repository
 from bootstrap.setup.request import SetupRequest
-from bootstrap.setup.result import SetupResult
 from bootstrap.sizes import duration
 from bootstrap.ui.screen import Reporter
 
@@ -331,22 +328,14 @@ def find_offers(request: UpOptions) -> FoundOffers:
     return FoundOffers(order, *offers_of(accounts, order), hours=hours, asks=asks)
 
 
-def rent_and_set_up(
-    request: UpOptions, reporter: Reporter, confirm: Callable[[Offer], None]
-) -> tuple[Rental, SetupResult]:
-    """Rent a box and set it up, or set up the one already there. Raises as `Renter.run`."""
-    from bootstrap.setup.sequence import run_setup
-
-    return rent_and(lambda setup: run_setup(setup, reporter), request, reporter, confirm)
-
-
 def rent_and(
     do: Callable[[SetupRequest], _T],
     request: UpOptions,
     reporter: Reporter,
     confirm: Callable[[Offer], None],
 ) -> tuple[Rental, _T]:
-    """Rent a box, or take the one already there, and return what `do`, which sets it up, does."""
+    """Rent a box, or take the one already there, and return what `do`, which sets it up, does.
+    Raises as `Renter.run`."""
     from bootstrap.setup.payload import build_payload
     from bootstrap.setup.sequence import refuse_alone
 
@@ -360,10 +349,8 @@ def rent_and(
         refuse_alone(loaded.profile)
     if setup.run:
         setup.run.of(loaded.profile)
-
     if setup.name is not None:
         _check_name(request, setup.name)
-
     lease = RentedLease(loaded, reporter)
 
     @cache  # report the lease once per box, however often its setup is retried
@@ -373,10 +360,8 @@ def rent_and(
         sets = (*setup.sets, *lease.sets(host))
         return dataclasses.replace(setup, host=host, sets=sets, rented=began)
 
-    def set_up(host: str) -> _T:
-        return do(leased(host))
-
-    return Renter(accounts, _wish(request, loaded, lease), reporter, confirm).run(set_up)
+    wish = _wish(request, loaded, lease)
+    return Renter(accounts, wish, reporter, confirm).run(lambda host: do(leased(host)))
 
 
 def _check_name(request: UpOptions, name: str) -> None:

@@ -5,8 +5,6 @@ state folder has its id, its git folder and the first commit of its main line. N
 into the repository itself (docs/adr/0021).
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

@@ -11,8 +11,6 @@ By such a URL the program of a door is pushed, too: one commit without history, 
 same one for everybody who has this version. Nothing of a repository is read for it or changed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import hashlib

@@ -1,7 +1,5 @@
 """Decode, show and clean names that others chose: of files, repositories, hosts."""
 
-from __future__ import annotations
-
 import ast
 import re
 import unicodedata

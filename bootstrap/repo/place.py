@@ -4,8 +4,6 @@ git itself would accept a bare repository in any folder it runs in, with its con
 and a cloned repository may contain one. So the folder is found here and given to git.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import stat

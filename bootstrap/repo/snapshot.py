@@ -8,8 +8,6 @@ boxstrap's own index is kept between calls, so that git reads only what changed.
 used only as a list of files: a flag in it hides no change.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import re

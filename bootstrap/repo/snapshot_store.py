@@ -16,8 +16,6 @@ boxstrap runs no filter (such as git-crypt's), so git calls a filtered file on d
 git's index has the size and times of the file that git wrote: unchanged since, it is no change.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import hashlib

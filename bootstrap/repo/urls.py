@@ -4,8 +4,6 @@ git runs a program for some of them (`ext::sh -c …`, any `NAME::…`, see gitr
 reads others as options (`-u…`): all that is not allowed here is refused before git sees it.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from enum import Enum

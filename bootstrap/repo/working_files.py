@@ -3,8 +3,6 @@
 Submodules count as ordinary folders. What looks like a credential stays on this machine.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import stat

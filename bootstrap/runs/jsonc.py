@@ -5,8 +5,6 @@ A text that can't be parsed is not changed. Comments are blanked out, so `json` 
 and a place in it is the same place in the text.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Sequence

@@ -1,8 +1,6 @@
 """A log on a box, or of a run that is at home: as it is or as it grows, from any byte, each once.
 It is read across lost links, and across the parts that the box dropped."""
 
-from __future__ import annotations
-
 import gc
 import queue
 import threading

@@ -1,8 +1,6 @@
 """`logs`: select the logs of runs or of a step, and show them: unchanged, as lines with the run's
 name, or as JSON."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -4,8 +4,6 @@ The file is the user's own: a repository's profile names no program to run here,
 that isn't a secret of the user's.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

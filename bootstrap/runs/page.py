@@ -4,8 +4,6 @@ Its frame is `templates/page.html.j2`. Everything is escaped, including a box's 
 be hostile. A verdict is such a page, and a table for the terminal.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """`pull`: copy a run's results to this machine, once or as they become complete."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os

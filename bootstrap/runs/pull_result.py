@@ -1,7 +1,5 @@
 """What a pull brought of a run: its files, what is missing and why, how to let go of that."""
 
-from __future__ import annotations
-
 import glob
 import os
 import shlex

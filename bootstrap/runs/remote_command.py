@@ -1,7 +1,5 @@
 """A terminal or a command on a box, in the repository's folder and environment, by ssh."""
 
-from __future__ import annotations
-
 import codecs
 import ctypes
 import os

@@ -1,7 +1,5 @@
 """The boxes that the user's accounts pay for, with what this machine knows of them."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import time

@@ -1,8 +1,6 @@
 """The end of runs: `wait` waits for it, across lost links, and `stop` brings it about. How they
 ended is reported, as are news of them before, to the user's own receivers."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

@@ -5,8 +5,6 @@ notebook an hour of work in memory. Jupyter ends on its own after an hour withou
 without requests; TensorBoard, which only reads, ends with the box or with `--stop`.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import posixpath

@@ -1,8 +1,6 @@
 """What a box holds beside its runs: a lease, the secrets it was given, and what it can do without,
 as trees that no run needs any more."""
 
-from __future__ import annotations
-
 import math
 import secrets
 import shlex

@@ -1,7 +1,5 @@
 """`sync --back`: fetch work made on a box, check it, and keep it as refs, never checked out."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import shlex

@@ -5,8 +5,6 @@ script; one that is too narrow for it lets the box fetch the program.
 `bootstrap/setup/doors.py` renders it. Limits and their sources: docs/doors.md.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

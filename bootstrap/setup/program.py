@@ -5,8 +5,6 @@ package `onbox/`, as they are here; `defaults.sh` has the values of the plainest
 it in a folder under its digest, so that two versions never meet there; it is sent once.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections import Counter

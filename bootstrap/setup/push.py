@@ -1,7 +1,5 @@
 """Push a file, a folder or the profile's data to a box: by `push`, or while a setup runs."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import hashlib

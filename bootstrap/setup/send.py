@@ -2,8 +2,6 @@
 dependencies, and uv where the box's package index has none.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

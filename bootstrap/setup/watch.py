@@ -1,7 +1,5 @@
 """`sync --watch`: send each save over a channel that stays open, until Ctrl-C."""
 
-from __future__ import annotations
-
 import errno
 import time
 from collections.abc import Callable, Iterator

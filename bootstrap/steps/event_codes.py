@@ -6,8 +6,6 @@ what happened and what to do next; `{names}` are number fields of the event
 To add a code, add its line.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

@@ -9,8 +9,6 @@ tables below or plain version numbers, numbers are finite, a line has at most
 skipped without an error.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

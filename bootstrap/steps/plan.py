@@ -1,7 +1,5 @@
 """The plan: which steps there are, what each needs, and why each would run on this box."""
 
-from __future__ import annotations
-
 from operator import attrgetter
 
 from bootstrap.value import Document, dataclass

@@ -12,8 +12,6 @@ indentation are removed; names are kept, since renaming could introduce errors (
 and base64 exist on every box.
 """
 
-from __future__ import annotations
-
 import ast
 import base64
 import re

@@ -1,8 +1,6 @@
 """What a person agrees to before an agent's call of a command: by `effects.py`, from its arguments.
 An argument stands in a question quoted and on one line, so that it can't become words of ours."""
 
-from __future__ import annotations
-
 import contextlib
 import ipaddress
 import shlex

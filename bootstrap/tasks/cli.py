@@ -1,8 +1,6 @@
 """The program `boxstrap`: reads the command line, and calls the command that it names. A command's
 module is imported when it is chosen, and what is heavy where it is used."""
 
-from __future__ import annotations
-
 import gc
 import os
 import sys

@@ -1,7 +1,5 @@
 """completion: what Tab offers (commands, options, names that are known here), and how to get it."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import sys

@@ -1,7 +1,5 @@
 """The checks of `doctor`: a table of small ones, each with its advice."""
 
-from __future__ import annotations
-
 import os
 import platform
 import shutil

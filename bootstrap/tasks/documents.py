@@ -6,8 +6,6 @@ them may be missing. Within a version keys are only added. Times are seconds sin
 duration, prices dollars an hour.
 """
 
-from __future__ import annotations
-
 import functools
 import sys
 from collections.abc import Iterable, Mapping

@@ -6,8 +6,6 @@ The skill tells a coding agent how to use boxstrap: a shipped text, with these t
 and Cursor look for it in `.claude/skills`, Codex, Gemini CLI and Cursor in `.agents/skills`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple

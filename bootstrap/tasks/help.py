@@ -4,8 +4,6 @@ A topic is a list (`exit-codes`, `hosts`), or one thing by its name: a profile's
 code with which a step failed, a check of the verdict.
 """
 
-from __future__ import annotations
-
 import difflib
 import re
 import shutil

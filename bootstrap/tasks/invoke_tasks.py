@@ -4,8 +4,6 @@ Invoke lists them, parses and helps in its own way. Wrong usage, for which it ex
 looked for before, where it loads them, and ends with 2, in our words.
 """
 
-from __future__ import annotations
-
 import inspect
 import sys
 from typing import Any

@@ -6,8 +6,6 @@ says is agreed to by a person first, by elicitation; a client that can't ask one
 are written only below the folder that `boxstrap mcp --write` names, and only new ones.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

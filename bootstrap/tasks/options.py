@@ -1,7 +1,5 @@
 """What can be typed, as data: an option, and those of the program itself."""
 
-from __future__ import annotations
-
 import re
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """schema, skill, mcp: for programs and agents that use boxstrap."""
 
-from __future__ import annotations
-
 import sys
 
 from bootstrap.errors import UsageError

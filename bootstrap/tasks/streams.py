@@ -1,7 +1,5 @@
 """The program's standard streams: also those that it was started without, or that nobody reads."""
 
-from __future__ import annotations
-
 import os
 import select
 import sys

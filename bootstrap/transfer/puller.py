@@ -2,8 +2,6 @@
 into partial files, counted and compared.
 """
 
-from __future__ import annotations
-
 import hashlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set

@@ -1,7 +1,5 @@
 """What this machine sends while a setup runs, each in a thread of its own."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress

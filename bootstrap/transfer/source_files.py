@@ -1,7 +1,5 @@
 """What is sent of files here: their list with size and time, and frames, hashed on the way."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import stat

@@ -1,8 +1,6 @@
 """Lay out a step in one line of a given width, rows in columns, and the next commands. Pure. ASCII
 and marks only: what a stream can display decides which marks are used on it."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence

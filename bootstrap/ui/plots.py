@@ -1,7 +1,5 @@
 """Plots as SVG, without scripts or external resources: curves, bars, parallel coordinates."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ one document at the end (`--json`).
 """
 
 # ruff: noqa: ARG002 - `Screen` gives the methods their arguments
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,8 +1,6 @@
 """The state of each step, its speed and remaining time, gathered from events. Pure. Steps, codes
 and reasons come from closed vocabularies, so memory use is bounded, whatever a box sends."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Iterable

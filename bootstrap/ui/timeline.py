@@ -2,8 +2,6 @@
 
 # ruff: noqa: ARG002 - `Screen` gives the methods their arguments
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence

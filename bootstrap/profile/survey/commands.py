@@ -4,8 +4,6 @@ A page's section is one unit: what is installed, exported and fetched there belo
 that it runs. All is read as text.
 """
 
-from __future__ import annotations
-
 import posixpath
 import re
 import shlex

@@ -5,8 +5,6 @@ ssh address always needs one; whether an https address does can't be told withou
 so the profile says it.
 """
 
-from __future__ import annotations
-
 import ast
 import posixpath
 import re

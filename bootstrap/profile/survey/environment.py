@@ -1,7 +1,5 @@
 """Work out an environment from the files of a repository, each part with its reason."""
 
-from __future__ import annotations
-
 import posixpath
 import re
 from collections.abc import Iterable, Iterator

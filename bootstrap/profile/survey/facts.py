@@ -1,7 +1,5 @@
 """The facts of a repository, each with its reason: what trains in it, reads, writes and needs."""
 
-from __future__ import annotations
-
 import posixpath
 import re
 import shlex

@@ -4,8 +4,6 @@ Well-known modules lead to their packages; an unknown module gets none: anybody 
 its name on an index.
 """
 
-from __future__ import annotations
-
 import contextlib
 import posixpath
 import re

@@ -1,8 +1,6 @@
 """What a repository's scripts are: which may be the training, what it imports, where it writes. All
 is read as text."""
 
-from __future__ import annotations
-
 import ast
 import json
 import posixpath
