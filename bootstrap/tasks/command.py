@@ -307,6 +307,7 @@ def _with_box(given: Mapping[str, Any]) -> Mapping[str, Any]:
     box, *others = {name.rpartition("/")[0] for name in names} or {""}
     if not names or others or given.get("hosts") or given["host"] not in (None, [], box, [box]):
         return given
+    from bootstrap.link.forgotten import is_forgotten
     from bootstrap.link.record import all_boxes
     from bootstrap.link.registry import only_box
     from bootstrap.runs.known_runs import box_of_runs, is_box_of_runs
@@ -322,7 +323,9 @@ def _with_box(given: Mapping[str, Any]) -> Mapping[str, Any]:
                 only_box(Call(given).options().repository[0])
                 return given
             raise UsageError(
-                f"no box here is called {box}, and none is known to have {called}.",
+                f"{box} was forgotten here, and {called} did not come home."
+                if is_forgotten(box)
+                else f"no box here is called {box}, and none is known to have {called}.",
                 hint="The boxes: boxstrap boxes. The runs: boxstrap runs --all",
             )
         said = f"{only} is the one box here that is known to have {called}"
