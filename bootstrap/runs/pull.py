@@ -23,6 +23,7 @@ from bootstrap.errors import (
     UsageError,
     write_error,
 )
+from bootstrap.link.cancel import AskedBeside
 from bootstrap.link.exchange import AnswerStream
 from bootstrap.link.reconnecting import Backoff
 from bootstrap.link.target import BoxOptions
@@ -30,7 +31,7 @@ from bootstrap.link.wire import LinkLost, NoAnswer
 from bootstrap.onbox.results.complete_files import absent_parts
 from bootstrap.onbox.results.run_results import is_meant
 from bootstrap.repo.names import shown
-from bootstrap.runs.bring_home import as_it_is_now, ask_ahead, bring_home, note_results
+from bootstrap.runs.bring_home import Ahead, as_it_is_now, ask_ahead, bring_home, note_results
 from bootstrap.runs.known_runs import over_at_home
 from bootstrap.runs.pull_result import BroughtRun, NoResultsError, Pulled, lines_of_all, no_results
 from bootstrap.runs.upkeep import report_safe_results
@@ -153,10 +154,14 @@ def _bring(
     pulled: Pulled | None = None
     failed: BoxstrapError | None = None
     kept: RunAtHome | None = None
+    ahead: AskedBeside[Ahead] | None = None
     before = find_kept(box.known, run)
     more = run.log_bytes - (before.log_end if before else 0)
     box.ask(lambda asked: asked.expect(more))
-    ahead = ask_ahead(box, run, wish.most)
+
+    def looking() -> None:
+        nonlocal ahead
+        ahead = ahead or ask_ahead(box, run, wish.most)
 
     def bring() -> None:
         nonlocal kept
@@ -168,7 +173,7 @@ def _bring(
         bring()
 
     with contextlib.suppress(NoResultsError):
-        pulled = pull_run(box, screen, wish, run, noted)
+        pulled = pull_run(box, screen, wish, run, looking, noted)
     try:
         if kept is None:
             bring()
@@ -177,15 +182,16 @@ def _bring(
     return BroughtRun(run, pulled, kept, failed)
 
 
-def pull_run(
+def pull_run(  # noqa: PLR0913, PLR0917
     box: BoxLogin,
     screen: Screen,
     wish: PullOptions,
     run: Run,
+    looking: Callable[[], None] = lambda: None,
     beside: Callable[[], None] = lambda: None,
 ) -> Pulled:
-    """Copy the results of a run that was started. `beside` is called when all that comes is here
-    and noted, while it goes to the disk.
+    """Copy the results of a run that was started. `looking` is called when the box is to look at
+    them; `beside` when all that comes is here and noted, while it goes to the disk.
 
     Raises as `pull_results`; NoResultsError if it has none.
     """
@@ -196,7 +202,7 @@ def pull_run(
             place.landing(run.name) as landing,
             PulledRecord(place.record(box.known.folder, run)) as record,
         ):
-            pull = _Pull(box, run, landing, record, screen, wish, beside)
+            pull = _Pull(box, run, landing, record, screen, wish, looking, beside)
             return pull.pull()
     except OSError as error:
         named = str(error.filename or "")  # one that is not relative to a folder of the results
@@ -241,9 +247,10 @@ class _Pull:
         record: PulledRecord,
         screen: Screen,
         wish: PullOptions,
-        beside: Callable[[], None] = lambda: None,
+        looking: Callable[[], None],
+        beside: Callable[[], None],
     ) -> None:
-        self._began, self._beside = time.monotonic(), beside
+        self._began, self._looking, self._beside = time.monotonic(), looking, beside
         self._box, self._run = box, run
         self._landing, self._record, self._screen, self._wish = landing, record, screen, wish
         self._landed: dict[str, str] = {}
@@ -363,6 +370,7 @@ class _Pull:
                         transfer, label, name, tree, fallback, without=without, also=self._wish.also
                     )
                     self._source.reads_all = not self._record.files
+                    self._looking()
                     while True:
                         self._live = self._live and goes_on(box, run)
                         at_once = _AT_ONCE if self._wish.watch and self._live else None
@@ -443,6 +451,7 @@ class _Pull:
             place, home = self._landing.land(MANIFEST, part, record.ours, record.will_replace)
             if home is not None:
                 record.add(MANIFEST, PulledFile((), digest, place, home))
+            record.save()
         except OSError:
             if not self._puller.stopped:
                 raise

@@ -491,7 +491,7 @@ class Destination(LocalFolder):
         is_part = stat.S_ISREG(found.st_mode) and found.st_nlink == 1
         return found.st_size if is_part and found.st_size <= size else 0
 
-    def forget_others(self, kept: Collection[tuple[str, Sequence[int]]]) -> None:
+    def forget_others(self, kept: Iterable[tuple[str, Sequence[int]]]) -> None:
         """Remove partial files of files that have changed or are gone."""
         self._fill("")
         there = os.listdir(self._parts)  # noqa: PTH208 - of a folder that is open

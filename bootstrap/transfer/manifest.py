@@ -22,7 +22,8 @@ from bootstrap.value import Document, dataclass, document, field
 
 _KEPT = 2
 """Digests remembered for each place: after a power cut in a replacement, either may be there."""
-_EVERY_S = 0.05
+_EVERY_S = 1.0
+"""Seconds of what comes that comes again, after a pull that was killed."""
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
@@ -46,7 +47,7 @@ class PulledRecord:
         self.files: dict[str, PulledFile] = {}
         self._places: dict[tuple[str, str], list[str]] = {}
         self._file = file
-        self._new: list[list[object]] = []
+        self._new: list[tuple[str, PulledFile]] = []
         self._saved = 0.0
         lines = list[bytes]()
         with contextlib.suppress(FileNotFoundError):
@@ -98,21 +99,21 @@ class PulledRecord:
     def will_replace(self, path: str, sha256: str, place: str) -> None:
         """Note what is about to replace an earlier pulled file. Raises OSError."""
         self._keep(path, sha256, place)
-        self._new.append([path, None, sha256, place, None])
         self.save()
+        self._write(_line_of([path, None, sha256, place, None]))
 
     def add(self, path: str, pulled: PulledFile) -> None:
         """Note a file that has landed here; of one that `save` had no time for the same content is
         found there. Raises OSError."""
         self._put(path, pulled)
-        self._new.append(_row_of(path, pulled))
+        self._new.append((path, pulled))
         if time.monotonic() - self._saved > _EVERY_S:
             self.save()
 
     def save(self) -> None:
         """Write what was noted. Raises OSError."""
         if self._new:
-            self._write(f"{_encode(self._new)}\n".encode())
+            self._write(_line_of(*(_row_of(*one) for one in self._new)))
         self._new.clear()
         self._saved = time.monotonic()
 
@@ -124,8 +125,7 @@ class PulledRecord:
             raise
 
     def _rewrite(self) -> None:
-        rows = [_row_of(path, one) for path, one in self.files.items()]
-        write_private(self._file, f"{_encode(rows)}\n" if rows else "")
+        write_private(self._file, _line_of(*(_row_of(*one) for one in self.files.items())))
 
 
 def _rows_in(lines: Iterable[bytes]) -> Iterator[Any]:
@@ -137,6 +137,10 @@ def _rows_in(lines: Iterable[bytes]) -> Iterator[Any]:
 
 def _row_of(path: str, one: PulledFile) -> list[object]:
     return [path, *one[: 5 if one.to else 4]]
+
+
+def _line_of(*rows: list[object]) -> bytes:
+    return f"{_encode(rows)}\n".encode()
 
 
 def recorded_digests(file: Path) -> dict[str, set[str]]:
@@ -212,14 +216,17 @@ def read_manifest(text: bytes) -> ListedResults:
 
 
 def _listed(row: object) -> ListedFile:
-    match row:
-        case {"path": str(path), "sha256": str(sha256), **more} if (
-            len(path) <= LONGEST_PATH and path.count("/") < DEEPEST and _SHA256.fullmatch(sha256)
-        ):
-            size, to = more.get("size", 0), more.get("link", "")
-            is_link = isinstance(to, str) and len(to) <= LONGEST_PATH
-            if is_link and type(size) is int and 0 <= size < _MOST_SIZE:
-                return ListedFile(path, sha256, size, "here" not in more, str(to))
+    # There are many: `match` takes twice as long.
+    of = row if isinstance(row, dict) else {}
+    path, sha256, size, to = map(of.get, ("path", "sha256", "size", "link"), (None, None, 0, ""))
+    if (
+        [*map(type, (path, sha256, size, to))] == [str, str, int, str]
+        and max(len(path), len(to)) <= LONGEST_PATH
+        and path.count("/") < DEEPEST
+        and _SHA256.fullmatch(sha256)
+        and 0 <= size < _MOST_SIZE
+    ):
+        return ListedFile(path, sha256, size, "here" not in of, to)
     raise ValueError("it describes a file without a path, a size or a digest")
 
 

@@ -316,7 +316,7 @@ class Puller:
         wanted = [file for file in files if not self.is_home(file)]
         done.missing.update({file.path: file.why or "later" for file in wanted})
         taken = chosen(wanted, at_once)
-        self._landing.forget_others([(file.path, file.state) for file in wanted])
+        self._landing.forget_others((file.path, file.state) for file in wanted)
         try:
             if taken:
                 self._announce(sum(max(0, file.size - _LANDING) for file in taken))
@@ -366,11 +366,12 @@ class Puller:
         sizes = {file.path: file.size for file in files}
         known = {*sizes, MANIFEST}  # and that is ours
         others = sum(one.home.size for path, one in self._record.files.items() if path not in known)
-        if len(sizes.keys() | self._record.files.keys()) > MOST_FILES:
+        paths = sizes.keys() | self._record.files.keys()
+        if len(paths) > MOST_FILES:
             raise NotSafeError(
                 f"the results are more than {MOST_FILES:,} files.", where=str(self._landing.place)
             )
-        if has_more_folders({*sizes, *self._record.files}, MOST_FILES):
+        if has_more_folders(paths, MOST_FILES):
             raise NotSafeError(
                 f"the results lie in more than {MOST_FILES:,} folders.",
                 where=str(self._landing.place),
@@ -423,12 +424,11 @@ class Puller:
         except NoRoom as error:
             full = error
         self._came(0)
-        broken = {file.unit for file in files if file not in waiting}
+        broken = {file.unit for file in files if file not in waiting} if waiting else ()
         if waiting := {one: part for one, part in waiting.items() if one.unit not in broken}:
             look = self._second_look(source, waiting, live=live)
             ready += self._land_waiting(look, waiting, done)
         self._land_links(ready, done)
-        self._record.save()
         if full is not None:
             raise full
 

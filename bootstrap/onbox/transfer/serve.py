@@ -317,7 +317,7 @@ def serve(home: bytes) -> None:
 
 def main() -> None:
     """Serve a transfer; the argument is boxstrap's folder on the box."""
-    gc.set_threshold(100_000, 50, 50)  # as at home: many files are no garbage
+    gc.set_threshold(500_000, 50, 50)  # as at home: many files are no garbage
     try:
         serve(os.fsencode(sys.argv[1]))
     except BrokenPipeError:
