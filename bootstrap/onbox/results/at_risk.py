@@ -12,7 +12,7 @@ import stat
 from pathlib import Path
 
 from ..git import BoxTree
-from .run_results import RunResults, is_meant, runs_of
+from .run_results import RunResults, is_meant, is_named, runs_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # slow to import
@@ -113,6 +113,14 @@ def not_pushed(tree: BoxTree, paths: Collection[str]) -> list[str]:
     records, main = Path(tree.home, "data"), Path(tree.path)
     came = {str(path) for path in pushed_files(records, main, unchanged=True)} if paths else ()
     return [path for path in paths if path not in came]
+
+
+def new_work(tree: BoxTree, paths: Collection[str]) -> list[str]:
+    """Return the paths without what `push` brought, and what the user lets go of by its name: a
+    pattern is meant for results, and nobody's new code."""
+    runs = (run for run in runs_of(tree.home) if run.tree == tree.path)
+    let_go = {one for run in runs for one in run.let_go}
+    return [p for p in not_pushed(tree, paths) if not any(is_named(one, p) for one in let_go)]
 
 
 class Tree:

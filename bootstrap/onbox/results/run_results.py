@@ -453,8 +453,13 @@ def read_let_go(file: str) -> list[str]:
 
 def is_meant(pattern: str, path: str) -> bool:
     """Return whether a path, or a pattern as of a shell, means this path or a folder above it."""
-    name = os.path.normpath(pattern)
-    return path == name or path.startswith(f"{name}/") or _matches(name, path)
+    return is_named(pattern, path) or _matches(os.path.normpath(pattern), path)
+
+
+def is_named(one: str, path: str) -> bool:
+    """Return whether it is this path, or a folder above it."""
+    name = os.path.normpath(one)
+    return path == name or path.startswith(f"{name}/")
 
 
 def _is_inside(path: str) -> bool:

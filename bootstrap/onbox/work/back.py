@@ -21,7 +21,7 @@ from contextlib import suppress
 from typing import Any
 
 from ..git import BoxGit, BoxTree
-from ..results.at_risk import not_pushed, told
+from ..results.at_risk import new_work, told
 from ..run_folder import RunFolder, lines_of
 from ..step_report import question
 from .made import MADE_BY_PYTHON, ignore_lines
@@ -92,11 +92,11 @@ class WorkThere:
             yield {"kind": "unread"}
 
     def new_files(self) -> Iterator[dict[str, Any]]:
-        """Take new files unless git ignores them, they are results, or came by `push`; yield those
-        that are other repositories, or too large."""
+        """Take new files unless git ignores them, they are results, came by `push` or were let go;
+        yield those that are other repositories, or too large."""
         taken = b""
         new = self.ours.paths("ls-files", "--others", "--exclude-standard", "-z")
-        for path in not_pushed(self._tree, new):
+        for path in new_work(self._tree, new):
             found = os.lstat(f"{self._tree.path}/{path}")
             if path.endswith("/") or (
                 stat.S_ISREG(found.st_mode) and found.st_size > self._asked["most_mib"] << 20

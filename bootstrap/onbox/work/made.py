@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..git import BoxTree, trees_of
-from ..results.at_risk import FEW, Tree, not_pushed, told
+from ..results.at_risk import FEW, Tree, new_work, told
 from ..results.run_results import runs_of
 from ..run_folder import RunFolder
 
@@ -111,7 +111,7 @@ def own_files(tree: BoxTree) -> Iterator[dict[str, Any]]:
     exclude = f"{tree.work.folder}/info/exclude"
     out += [f"--exclude-from={exclude}"] if os.path.isfile(exclude) else []
     new = ("ls-files", "--others", "-z", "--exclude-per-directory=.gitignore")
-    yield from held("files", not_pushed(tree, tree.placed.paths(*new, *out)))
+    yield from held("files", new_work(tree, tree.placed.paths(*new, *out)))
     risks = Tree(tree)
     yield from risks.risks()
     if not risks.runs:

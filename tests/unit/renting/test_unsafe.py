@@ -324,6 +324,13 @@ def test_a_result_changed_after_its_run_can_be_excluded_from_down(world: World) 
         assert "--run train-1 --without PATH" in refused
         world.user.run("pull", *LOCAL, "--without", "out/a").must(0)
         assert world.look(0) == []
+        world.sh("mkdir art; echo z >art/z; echo y >y.csv")  # that git ignores at home alone
+        let_go = ("--without", "out/a", "--without", "art/", "--without", "*.csv")
+        world.user.run("pull", *LOCAL, *let_go).must(0)
+        assert world.look(9) == ["edits homework: files created there (1): y.csv"]
+        back = world.user.run("sync", "--back", *LOCAL).must(0)
+        assert "edits made on the box: 1 new (y.csv)" in back.out
+        assert world.look(0) == []
     world.user.run("pull", *LOCAL, "--without", "-").must(0)
 
 
