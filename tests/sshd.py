@@ -16,6 +16,7 @@ from pathlib import Path
 
 from tests.boxes.ports import free_port
 from tests.listener import Listener
+from tests.programs import captured
 from tests.waiting import wait_until
 
 SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
@@ -51,7 +52,7 @@ def keygen(path: Path, *options: str, passphrase: str = "") -> Path:
 
 def fingerprint(path: Path) -> str:
     """`SHA256:…` as ssh-keygen prints it."""
-    done = subprocess.run(["ssh-keygen", "-lf", path], check=True, capture_output=True, text=True)
+    done = captured(["ssh-keygen", "-lf", path])
     return done.stdout.split()[1]
 
 

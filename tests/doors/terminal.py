@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from tests.programs import captured
+
 PATIENCE_S = 180
 
 
@@ -19,9 +21,7 @@ class Terminal:
         self._run("new-session", "-d", "-x", "180", "-y", "50", *argv)
 
     def _run(self, *words: str, stdin: str | None = None) -> str:
-        done = subprocess.run(
-            [*self._tmux, *words], input=stdin, capture_output=True, text=True, check=True
-        )
+        done = captured([*self._tmux, *words], input=stdin)
         return done.stdout
 
     def screen(self) -> str:

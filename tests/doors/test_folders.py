@@ -10,6 +10,7 @@ from tests.boxes import RigBox
 from tests.cli import User
 from tests.doors.conftest import Hosted
 from tests.doors.test_paste import Rented
+from tests.programs import captured
 
 pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 
@@ -19,13 +20,8 @@ each_paste = pytest.mark.parametrize("words", [(), ("--push",)], ids=["paste", "
 
 def typed(box: RigBox, paste: str) -> subprocess.CompletedProcess[str]:
     """Run a paste in a shell on the box; the exit code is the script's."""
-    return subprocess.run(
-        box.ssh_command("bash -s"),
-        input=paste.replace(";rm $f", ""),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
+    return captured(
+        box.ssh_command("bash -s"), input=paste.replace(";rm $f", ""), check=False, timeout=120
     )
 
 

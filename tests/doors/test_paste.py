@@ -1,6 +1,5 @@
 """The one-liner, pasted into the terminal of a fresh box, as a user does it."""
 
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from tests.boxes import RigBox
 from tests.cli import User
 from tests.doors.conftest import Hosted
 from tests.doors.terminal import Terminal, terminal
+from tests.programs import captured
 
 pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 
@@ -123,9 +123,7 @@ def test_a_pasted_script_of_a_private_repository_changes_nothing_without_termina
     hosted(box, token=TOKEN, extends="vast")
     paste = user.run("oneliner").must(0).out
     before = (box.listing(["/root", "/workspace", "/etc"]), box.run(LEFT))
-    done = subprocess.run(
-        box.ssh_command("bash -s"), input=paste, capture_output=True, text=True, check=False
-    )
+    done = captured(box.ssh_command("bash -s"), input=paste, check=False)
     assert "is private: put a token into GIT_TOKEN" in done.stderr
     assert "Nothing was changed" in done.stderr
     assert (box.listing(["/root", "/workspace", "/etc"]), box.run(LEFT)) == before

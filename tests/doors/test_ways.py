@@ -14,6 +14,7 @@ from tests.doors.static_index import static_index
 from tests.doors.terminal import terminal
 from tests.doors.test_folders import typed
 from tests.doors.test_paste import Rented, login, settled
+from tests.programs import captured
 
 pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 
@@ -75,13 +76,11 @@ class Doors:
             push = ("--push",) if way == "pushed" else ()
             return typed(self.box, self.user.run("oneliner", *push, *words).must(0).out)
         script = self.user.run("render", "--for", "terminal", *words).must(0).out
-        return subprocess.run(
+        return captured(
             self.box.ssh_command(
                 "f=$(mktemp); cat >$f; bash $f </dev/null; rc=$?; rm $f; exit $rc"
             ),
             input=script,
-            capture_output=True,
-            text=True,
             check=False,
             timeout=120,
         )

@@ -15,6 +15,7 @@ from tests.hostile.test_git_url import Host, hosted
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 from tests.plain_environment import BIN
+from tests.programs import captured
 from tests.providers.accounts import SimulatedBox, simulated
 from tests.unit.boxes.test_at_home import make_there
 
@@ -150,13 +151,8 @@ def test_commands_without_a_temporary_folder_here_fail_and_write_nothing_into_th
     argv = ["unshare", "-m", "sh", "-c", f'cd "{place}"; {NOWHERE}', "sh"]
     for task in (("render",), ("plan",), ("setup", "--host", "root@127.0.0.1:1")):
         with faults.attempt("disk here read-only", f"temporary files, {task[0]}") as attempt:
-            done = subprocess.run(
-                [*argv, str(BIN / "boxstrap"), *task],
-                env=user.env,
-                cwd=place,
-                capture_output=True,
-                text=True,
-                check=False,
+            done = captured(
+                [*argv, str(BIN / "boxstrap"), *task], env=user.env, cwd=place, check=False
             )
             assert (done.returncode, told in done.stderr) == (1, True), done.stderr
             assert "itself failed" not in done.stderr

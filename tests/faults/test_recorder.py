@@ -1,12 +1,12 @@
 """The recorder: what a test records becomes a row, also with workers."""
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 from tests.faults.table import FAILED, FaultRow, Try, lines, rows
 from tests.plain_environment import HERE
+from tests.programs import captured
 
 TESTS = """\
 import pytest, random
@@ -56,12 +56,10 @@ NO_OTHERS = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # they take most of the sta
 
 def recorded(folder: Path, *options: str) -> str:
     (folder / "test_inner.py").write_text(TESTS)
-    done = subprocess.run(
+    done = captured(
         [sys.executable, "-m", "pytest", *PLUGINS, "-q", *options],
         cwd=folder,
         env={"PYTHONPATH": str(HERE), "PATH": "/usr/bin:/bin", **NO_OTHERS},
-        capture_output=True,
-        text=True,
         check=False,
     )
     return done.stdout

@@ -22,6 +22,7 @@ import pytest
 from bootstrap.onbox import MAIN
 from tests.cli import User, UserRepository
 from tests.faults.plugin import Faults
+from tests.programs import captured
 
 pytestmark = pytest.mark.sampled(of="module")
 
@@ -178,7 +179,7 @@ class SwitchedBox:
     def git(self, *arguments: str) -> str:
         """Return the output of the user's git in the tree."""
         argv = ["git", "-C", str(self.tree), *arguments]
-        return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+        return captured(argv).stdout
 
 
 def files_of(tree: Path) -> dict[str, tuple[str, bytes]]:

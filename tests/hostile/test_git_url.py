@@ -31,6 +31,7 @@ from tests.boxes.git_server import GitServer
 from tests.cli import User, UserRepository
 from tests.faults.plugin import Faults
 from tests.listener import QuietHandler
+from tests.programs import captured
 
 pytestmark = pytest.mark.sampled(of="module")
 
@@ -402,11 +403,9 @@ def _answer(folder: Path, prompt: str, user: str) -> str:
     (folder / "askpass").write_text(_ASKPASS)
     given = {"SCHEME": "https", "HOST": "host", "USER": user, "PASSWORD": "the token"}
     given["USER_QUOTED"] = quote(user, safe="")
-    done = subprocess.run(
+    done = captured(
         ["sh", str(folder / "askpass"), prompt],
         env={"PATH": os.environ["PATH"], **{f"BOXSTRAP_{k}": v for k, v in given.items()}},
-        capture_output=True,
-        text=True,
         check=False,
     )
     assert (done.returncode == 0) is bool(done.stdout)

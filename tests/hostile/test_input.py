@@ -30,6 +30,7 @@ from tests.hostile.inputs import ADDRESS, CANARY, HOSTS, OPTIONS
 from tests.hostile.measure import OBEYED
 from tests.listener import Listener
 from tests.plain_environment import BIN
+from tests.programs import captured
 
 VALUES = "hostile value of a profile"
 HOST = "hostile host"
@@ -170,12 +171,10 @@ def test_a_cloned_profile_asks_for_consent_also_when_its_folder_is_bind_mounted_
     inside = ["unshare", "-m", "sh", "-c", f'{mount} && exec "$@"', "sh", str(BIN / "boxstrap")]
     for named in ("../twin/boxstrap.yaml", f"{victim.home}/twin/boxstrap.yaml"):
         with faults.attempt("a cloned profile takes what is not its own", at=named):
-            done = subprocess.run(
+            done = captured(
                 [*inside, "oneliner", "--profile", named],
                 cwd=victim.place,
                 env=victim.env,
-                capture_output=True,
-                text=True,
                 check=False,
             )
             assert done.returncode == 2

@@ -15,6 +15,7 @@ from tests.cli import PROFILE, User, UserRepository
 from tests.faults.plugin import Faults
 from tests.hostile.inputs import LIBRARIES
 from tests.plain_environment import plain_environment
+from tests.programs import captured
 
 pytestmark = pytest.mark.sampled(of="module")
 
@@ -200,9 +201,7 @@ def bare_inside(repository: UserRepository, traps: Traps) -> Path:
 
 def test_hostile_test_repositories_plant_every_git_config_key_that_runs_a_program() -> None:
     """As listed by this machine's git; a newer one may have more."""
-    listed = subprocess.run(
-        ["git", "help", "--config"], check=True, capture_output=True, text=True
-    ).stdout.split()
+    listed = captured(["git", "help", "--config"]).stdout.split()
     assert len(listed) > 100
     ours = "\n".join(KEYS).lower()
     for key in listed:
@@ -304,12 +303,8 @@ def test_boxstrap_ignores_git_environment_variables_that_name_another_repository
     demo = user.home / "demo"
     for _ in range(2):
         subprocess.run([sys.executable, "-c", code, str(demo)], env=user.env, check=True)
-    listed = subprocess.run(
-        ["git", "-C", str(demo), "log", "--format=%s"],
-        env=plain_environment(user.home),
-        check=True,
-        capture_output=True,
-        text=True,
+    listed = captured(
+        ["git", "-C", str(demo), "log", "--format=%s"], env=plain_environment(user.home)
     )
     assert listed.stdout == "Fit a straight line\n"
     assert other.git("for-each-ref") + other.git("status", "--porcelain") == before

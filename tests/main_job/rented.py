@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.boxes import RigBox, environment_probe
 from tests.cli import Completed, Running, User
+from tests.programs import captured
 
 PLACES = ("/root", "/home", "/workspace", "/etc")
 
@@ -31,14 +32,7 @@ class Rented:
 
     def ssh(self, *command: str) -> str:
         """Run a command with the real ssh; its output."""
-        done = subprocess.run(
-            self.box.ssh_command(*command),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=True,
-        )
+        done = captured(self.box.ssh_command(*command), stdin=subprocess.DEVNULL, timeout=120)
         return done.stdout
 
     def as_user(self, command: str) -> str:

@@ -5,12 +5,12 @@ namespace with another passwd file.
 """
 
 import shutil
-import subprocess
 import tempfile
 from pathlib import Path
 
 from tests.cli import Running, User, close_shared
 from tests.plain_environment import BIN, PATH, forget_own_ssh
+from tests.programs import captured
 
 _INSIDE = 'mount --make-rprivate / && mount --bind "$1" /etc/passwd && shift && exec "$@"'
 
@@ -43,12 +43,10 @@ class Settled(User):
 
     def ssh(self, *arguments: str, stdin: str = "", rc: int = 0) -> str:
         """What the real ssh prints, in batch mode."""
-        done = subprocess.run(
+        done = captured(
             self.inside("ssh", "-o", "BatchMode=yes", *arguments),
             input=stdin,
             env=self.env,
-            capture_output=True,
-            text=True,
             timeout=120,
             check=False,
         )

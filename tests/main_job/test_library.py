@@ -10,6 +10,7 @@ import pytest
 from tests.cli import OWN_MACHINE, User
 from tests.main_job.conftest import Rent
 from tests.plain_environment import HERE
+from tests.programs import captured
 from tests.used_here import seem_set_up
 
 HEAVY = (
@@ -115,13 +116,11 @@ def test_importing_the_python_library_loads_no_heavy_module(user: User) -> None:
 
 
 def _run(program: str, user: User) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return captured(
         [sys.executable, "-c", program],
         cwd=user.home,
         env=user.env,
         stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
         timeout=170,
         check=False,
     )

@@ -22,6 +22,7 @@ from tests.main_job.settled import Settled
 from tests.main_job.used import start_used
 from tests.nvml import scenarios
 from tests.plain_environment import BIN, HERE
+from tests.programs import captured
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
@@ -271,7 +272,7 @@ def test_the_documented_optuna_study_is_shared_by_workers_on_two_boxes_over_tunn
         (settled.place / "seen").touch()
         assert going.wait(60) == 0, said()
         read = [str(here / "bin/python"), "-c", TRIALS]
-        done = subprocess.run(read, cwd=settled.place, capture_output=True, text=True, check=True)
+        done = captured(read, cwd=settled.place)
         trials = json.loads(done.stdout)
         assert sorted(number for number, *_ in trials) == [*range(80)]
         assert {state for _, state, *_ in trials} == {"COMPLETE"}

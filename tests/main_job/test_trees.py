@@ -1,6 +1,5 @@
 """Folders on the box that boxstrap did not make: left alone, unless the user has them adopted."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from tests.cli import OWN_MACHINE, User, UserRepository
 from tests.faults.plugin import Faults
 from tests.main_job.conftest import Rent
+from tests.programs import captured
 from tests.used_here import seem_set_up
 
 pytestmark = pytest.mark.sampled(of="module")
@@ -128,9 +128,7 @@ def _of(like: UserRepository, root: Path) -> UserRepository:
 def test_shell_templates_use_rm_with_a_glob_only_in_boxstraps_folders() -> None:
     """Every `rm` with a `*` names a path in one of boxstrap's folders."""
     shipped = Path(__file__).resolve().parents[2] / "templates"
-    found = subprocess.run(
-        ["grep", "-rnE", r"\brm\b.*\*", str(shipped)], capture_output=True, text=True, check=False
-    )
+    found = captured(["grep", "-rnE", r"\brm\b.*\*", str(shipped)], check=False)
     ours = ("$BOX_HOME", "$REPO_STORE", "$box_home", '"$tmp"/.git/objects/pack/*.keep')
     lines = [line.split(":", 2)[2] for line in found.stdout.splitlines()]
     assert lines

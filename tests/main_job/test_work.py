@@ -8,6 +8,7 @@ import pytest
 from tests.cli import OWN_MACHINE, User
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
+from tests.programs import captured
 from tests.unit.repo.repositories import SampleRepository, listing
 from tests.unit.repo.standing import placed, standing
 from tests.unit.repo.states import FILES, STATES, sparse
@@ -39,9 +40,7 @@ def test_setup_sends_uncommitted_changes_and_does_not_train_again_once_they_are_
     assert "new.py: not in git yet" in done.text
     assert rented.box.read(f"{rented.tree}/new.py") == "print('untracked')\n"
     git = f"git -C {rented.tree}"
-    commit = subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=place, check=True, capture_output=True, text=True
-    ).stdout.strip()
+    commit = captured(["git", "rev-parse", "HEAD"], cwd=place).stdout.strip()
     assert rented.as_user(f"{git} rev-parse HEAD").strip() == commit
     assert rented.as_user(f"{git} status --porcelain").split() == ["M", "train.py", "??", "new.py"]
     again = rented.run("setup").must(0)

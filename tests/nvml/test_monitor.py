@@ -15,6 +15,7 @@ from bootstrap.onbox.runs import monitor
 from tests.box_programs import lay_programs
 from tests.nvml import stub
 from tests.nvml.scenarios import A100
+from tests.programs import captured
 from tests.run_states import CASES, Processes, lay, some_processes
 from tests.waiting import PATIENCE_S, wait_until
 
@@ -201,14 +202,7 @@ def test_the_load_of_a_gpu_is_still_shown_by_top_and_monitor_if_its_memory_can_n
     sample += (
         "g.is_ready.wait(9); print(json.dumps([top_stream.BoxSampler(None).sample(), g.rows()]))"
     )
-    done = subprocess.run(
-        [str(rig.python), "-c", sample],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = captured([str(rig.python), "-c", sample], cwd=tmp_path, env=environment)
     shown, rows = json.loads(done.stdout)
     (gpu,) = shown["gpus"]
     assert "error" not in gpu

@@ -17,6 +17,7 @@ import pytest
 
 from bootstrap import __version__
 from bootstrap.profile import shipped_ones
+from tests.programs import captured
 
 ROOT = Path(__file__).resolve().parents[2]
 UV = str(Path(sys.executable).parent / "uv")
@@ -60,13 +61,11 @@ class InstalledPlace:
         return self.ended(*argv, rc=rc).stdout
 
     def ended(self, *argv: str | Path, rc: int = 0) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
+        done = captured(
             [str(part) for part in argv],
             cwd=self.folder,
             env=self.env,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
             timeout=300,
             check=False,
         )
@@ -80,12 +79,7 @@ class InstalledPlace:
 
 def _index_settings() -> dict[str, str]:
     """Settings that make uv use the index configured for pip here, as on a box."""
-    told = subprocess.run(
-        [sys.executable, ROOT / "bootstrap/onbox/__main__.py", "pip_indexes"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    told = captured([sys.executable, ROOT / "bootstrap/onbox/__main__.py", "pip_indexes"]).stdout
     return dict(line.split("\t", 1) for line in told.splitlines())
 
 
@@ -125,7 +119,7 @@ def installed(place: InstalledPlace, wheel: Path) -> InstalledPlace:
 
 def _tracked(*folders: str) -> set[str]:
     words = ["git", "-C", str(ROOT), "ls-files", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run([*words, *folders], capture_output=True, text=True, check=True).stdout
+    listed = captured([*words, *folders]).stdout
     return {name for name in listed.splitlines() if (ROOT / name).is_file()}
 
 

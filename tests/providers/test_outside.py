@@ -13,6 +13,7 @@ from tests.cli import User
 from tests.main_job.conftest import *  # noqa: F403 - boxes
 from tests.main_job.conftest import Rent
 from tests.plain_environment import BIN, HERE
+from tests.programs import captured
 
 ACME = Path(__file__).with_name("acme")
 
@@ -38,12 +39,10 @@ def account(user: User, site: Path, **changed: object) -> Path:
 
 def test_a_provider_of_another_package_passes_the_tests_for_every_provider(site: Path) -> None:
     words = ["-q", "-p", "no:cacheprovider", "--provider", "acme"]
-    done = subprocess.run(
+    done = captured(
         [sys.executable, "-m", "pytest", *words, "tests/providers/test_any_provider.py"],
         cwd=HERE,
         env={**os.environ, "PYTHONPATH": f"{HERE}:{site}"},
-        capture_output=True,
-        text=True,
         check=False,
     )
     assert "6 passed" in done.stdout, done.stdout
@@ -130,12 +129,10 @@ def test_commands_that_need_no_provider_do_not_look_for_provider_packages(user: 
         "cli.main()\n"
     )
     for words in (["plan", "--host", "local"], ["profiles"], ["status", "--host", "box:2222"]):
-        done = subprocess.run(
+        done = captured(
             [sys.executable, "-c", code, *words],
             cwd=user.place,
             env={**user.env, "PYTHONPATH": str(HERE)},
-            capture_output=True,
-            text=True,
             check=False,
         )
         assert done.stdout or done.stderr, words

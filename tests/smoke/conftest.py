@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 
 from tests.nvml import stub
 from tests.nvml.conftest import rig  # noqa: F401 - a fixture
+from tests.programs import captured
 from tests.smoke import torch_env
 
 
@@ -108,14 +108,8 @@ def smoke(
     asked |= {"order": "order.json", "out": "result.json"}
     site = python.parent.parent.glob("lib/*/site-packages") if python != box.python else ()
     command = (box.python, "-I", "-B", "-c", _SMOKE, json.dumps(asked), *site)
-    done = subprocess.run(
-        [str(word) for word in command],
-        cwd=box.folder,
-        env=given,
-        capture_output=True,
-        text=True,
-        timeout=500,
-        check=False,
+    done = captured(
+        [str(word) for word in command], cwd=box.folder, env=given, timeout=500, check=False
     )
     verdict = json.loads((box.folder / "result.json").read_text())
     return Smoked(box.folder, done.returncode, verdict, done.stdout, done.stderr)

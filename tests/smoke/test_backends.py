@@ -1,7 +1,6 @@
 """The arithmetic itself: both libraries' engines on a CPU, with the same checks."""
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,7 @@ import pytest
 
 from bootstrap.onbox import MAIN
 from bootstrap.onbox.smoke import stress
+from tests.programs import captured
 
 ASK = """
 import json, sys
@@ -65,22 +65,14 @@ print(hasattr(host, "device"), *back)
 
 
 def test_the_cupy_smoke_test_copies_numpy_arrays_to_the_gpu_and_back(torch_python: Path) -> None:
-    done = subprocess.run(
-        [torch_python, "-c", BUS, str(Path(MAIN).parents[1])],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = captured([torch_python, "-c", BUS, str(Path(MAIN).parents[1])], timeout=120, check=False)
     assert done.stdout == "True 0 1 2 3 4\n", done.stderr
 
 
 @pytest.fixture(scope="module", params=["torch", "numpy"])
 def found(request: pytest.FixtureRequest, torch_python: Path) -> dict[str, Any]:
-    done = subprocess.run(
+    done = captured(
         [torch_python, "-c", ASK, str(Path(MAIN).parents[1]), request.param],
-        capture_output=True,
-        text=True,
         timeout=120,
         check=False,
     )

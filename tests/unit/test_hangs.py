@@ -1,13 +1,13 @@
 """A test that hangs ends its worker alone; what was to follow it runs on another."""
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.plain_environment import HERE
+from tests.programs import captured
 
 TESTS = """
 import time
@@ -34,12 +34,10 @@ def test_a_hanging_test_is_reported_as_failed_and_other_tests_still_run(tmp_path
     (tmp_path / "test_them.py").write_text(TESTS)
     limit = ("-o", "faulthandler_timeout=2", "-o", "faulthandler_exit_on_timeout=true")
     words = ["-p", "tests.conftest", "-n", "1", *limit, "--rootdir", str(tmp_path)]
-    done = subprocess.run(
+    done = captured(
         [sys.executable, "-m", "pytest", "-q", *words, str(tmp_path)],
         cwd=HERE,
         check=False,
-        capture_output=True,
-        text=True,
         timeout=120,
     )
     hangs = {

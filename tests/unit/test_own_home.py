@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.plain_environment import BIN, HERE, PATH, shared
+from tests.programs import captured
 from tests.sshd import keygen
 
 pytestmark = [pytest.mark.boxes, pytest.mark.slow]
@@ -53,13 +54,11 @@ class Full:
             self.env.pop(name, None)
 
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+        return captured(
             ["unshare", "-m", "/bin/dash", "-c", _INSIDE, "sh", *command],
             cwd=HERE,
             env=self.env,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
             check=False,
             timeout=240,
         )

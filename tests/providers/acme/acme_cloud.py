@@ -11,8 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bootstrap.providers import ApiKey, KeyPlaces, RefusedError
-from bootstrap.providers.cloud_account import CloudAccount
+from bootstrap.providers import ApiKey, CloudAccount, KeyPlaces, RefusedError
 from bootstrap.providers.offer import Offer, RentedBox, RentedState, RentOrder, StopRule
 
 

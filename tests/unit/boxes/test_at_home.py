@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from bootstrap.boxes import BoxRecord, Run, run_history
+from bootstrap.boxes import BoxRecord, Run, RunHistory, run_history
 from bootstrap.boxes.at_home import (
     FOLDER,
     PullPlace,
@@ -26,7 +26,6 @@ from bootstrap.boxes.at_home import (
     run_of,
 )
 from bootstrap.boxes.record_folder import LogAtHome, RecordFolder
-from bootstrap.boxes.run_history import RunHistory
 from bootstrap.link import KnownBox, LinkLost, LocalWire, NoAnswer, all_boxes, save_box
 from bootstrap.onbox.runs.logs import RunLog
 from bootstrap.runs import bring_home

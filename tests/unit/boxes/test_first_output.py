@@ -9,8 +9,8 @@ from typing import cast
 
 import pytest
 
+from bootstrap.boxes import Run
 from bootstrap.boxes.follow import FirstOutput, first_output, not_shown, watch_beginning
-from bootstrap.boxes.run import Run
 from bootstrap.link import LocalWire
 from bootstrap.link.query import AskedBox
 from bootstrap.onbox.processes import identity

@@ -14,9 +14,8 @@ from bootstrap.boxes.at_home import RunAtHome, all_kept, note_seen
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.boxes.run_details import NO_DETAILS
 from bootstrap.errors import NoSuchRunError, UnreachableError
-from bootstrap.link import CancelToken, KnownBox, parse_host, record
+from bootstrap.link import CancelToken, KnownBox, forget_box, parse_host, record
 from bootstrap.link.endpoint import resolve
-from bootstrap.link.forgotten import forget_box
 from bootstrap.setup import Reporter, SetupRequest, context, sequence
 from tests.cli import User
 from tests.logins import Teller, login_to

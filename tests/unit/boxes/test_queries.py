@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.boxes import parse_details
 from bootstrap.boxes.follow import tail_query
 from bootstrap.boxes.probe import parse_probe
-from bootstrap.boxes.run_details import parse_details
 from bootstrap.link.exchange import shell_command
 from bootstrap.link.query import NO_REDACTION, ask, build_query
 from bootstrap.steps.shell import Value, sent_module

@@ -17,11 +17,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import bootstrap
-from bootstrap.boxes import trees
+from bootstrap.boxes import find_failure, trees
 from bootstrap.boxes.answers import BoxDocument
 from bootstrap.boxes.at_home import row_of, run_of
 from bootstrap.boxes.disk import parse_low_disk
-from bootstrap.boxes.failure import find_failure
 from bootstrap.boxes.follow import CompletionPoller, file_tail, follow_events, watch_beginning
 from bootstrap.boxes.probe import BoxState, parse_probe, probe
 from bootstrap.boxes.run import STATES, is_name, parse_run
@@ -31,7 +30,7 @@ from bootstrap.boxes.trees import BoxWorkStream, clean_trees, find_at_risk, read
 from bootstrap.errors import BoxstrapError
 from bootstrap.fleet.jobs import count_gpus
 from bootstrap.fleet.nodes import NOT_AN_ANSWER, read_answer
-from bootstrap.link import CancelToken
+from bootstrap.link import CancelToken, LinkLost
 from bootstrap.link.exchange import (
     answer_number,
     answer_rows,
@@ -40,7 +39,6 @@ from bootstrap.link.exchange import (
     stream_script,
 )
 from bootstrap.link.query import LaunchOptions, launch
-from bootstrap.link.wire import LinkLost
 from bootstrap.profile import Advice
 from bootstrap.renting import read_box_id
 from bootstrap.repo.objects import parse_report

@@ -6,12 +6,10 @@ from typing import Any
 
 import pytest
 
-from bootstrap.link import record, registry
+from bootstrap.link import KnownBox, parse_host, record, registry
 from bootstrap.link.dial import dial
 from bootstrap.link.endpoint import Endpoint, resolve
-from bootstrap.link.record import KnownBox
 from bootstrap.link.ssh import SshWire, login
-from bootstrap.link.target import parse_host
 from tests.sshd import SSHD, Sshd, keygen
 
 

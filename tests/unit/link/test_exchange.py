@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bootstrap.boxes.probe import probe
 from bootstrap.errors import UnreachableError
-from bootstrap.link import exchange
+from bootstrap.link import LocalWire, exchange
 from bootstrap.link.exchange import (
     LIMIT,
     run_script,
@@ -21,7 +21,6 @@ from bootstrap.link.exchange import (
     shell_command,
     stream_script,
 )
-from bootstrap.link.local import LocalWire
 from bootstrap.link.wire import NoAnswer, Wire
 from bootstrap.steps.shell import SHELL_SETTINGS, functions
 from tests.sshd import Sshd

@@ -12,10 +12,9 @@ import psutil
 import pytest
 
 from bootstrap.errors import exit_code
-from bootstrap.link import ssh
+from bootstrap.link import LinkLost, ssh
 from bootstrap.link.exchange import run_script
 from bootstrap.link.ssh import SshWire
-from bootstrap.link.wire import LinkLost
 from tests.sshd import Relay, Sshd
 from tests.unit.link.conftest import SshUser
 from tests.waiting import slowness, wait_until

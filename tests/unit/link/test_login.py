@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import UnreachableError, exit_code
-from bootstrap.link import keys
+from bootstrap.link import ReconnectingLink, keys
 from bootstrap.link.dial import HeardSocket
 from bootstrap.link.exchange import run_script
-from bootstrap.link.reconnecting import ReconnectingLink
 from bootstrap.link.transport import BoxTransport, KeyAuth
 from tests.boxes.ports import free_port
 from tests.listener import Listener

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from bootstrap.errors import HostKeyError, UnreachableError
-from bootstrap.link.cancel import CancelToken
+from bootstrap.link import CancelToken
 from bootstrap.link.reconnecting import PAUSES_S, REFUSED_PATIENCE_S, Backoff, ReconnectingLink
 from bootstrap.link.wire import LinkLost, LoginBroken, LoginRefused, Stream, Wire
 

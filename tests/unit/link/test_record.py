@@ -7,10 +7,8 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import UsageError
-from bootstrap.link import record, registry
-from bootstrap.link.endpoint import Endpoint
+from bootstrap.link import BoxOptions, Endpoint, parse_host, record, registry
 from bootstrap.link.record import VERSION, BoxRepository, KnownBox, Route
-from bootstrap.link.target import BoxOptions, parse_host
 from tests.cli import User
 from tests.logins import login_to
 

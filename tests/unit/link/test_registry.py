@@ -11,10 +11,8 @@ import pytest
 
 from bootstrap import Box
 from bootstrap.errors import UnreachableError, UsageError, WhichBoxError
-from bootstrap.link import record, registry
+from bootstrap.link import BoxOptions, KnownBox, parse_host, record, registry
 from bootstrap.link.endpoint import Endpoint, resolve
-from bootstrap.link.record import KnownBox
-from bootstrap.link.target import BoxOptions, parse_host
 from bootstrap.link.wire import not_found
 from bootstrap.providers import RentedBox, RentedState, accounts
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import UnreachableError, UsageError
+from bootstrap.link import parse_host
 from bootstrap.link.endpoint import resolve
-from bootstrap.link.target import parse_host
 from tests.sshd import keygen
 from tests.unit.link.conftest import SshUser
 

@@ -13,15 +13,12 @@ import pytest
 
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import UnreachableError
-from bootstrap.link import keys, mux, record, shared
-from bootstrap.link.endpoint import Endpoint
+from bootstrap.link import BoxOptions, Endpoint, KnownBox, LinkLost, keys, mux, record, shared
 from bootstrap.link.exchange import run_script, run_script_checked
 from bootstrap.link.mux import SharedWire
-from bootstrap.link.record import KnownBox
 from bootstrap.link.ssh import SshWire
-from bootstrap.link.target import BoxOptions
-from bootstrap.link.wire import LinkLost
 from tests.logins import login_to
+from tests.programs import captured
 from tests.sshd import Relay, Sshd, keygen, start_agent
 from tests.unit.link.conftest import SshUser
 from tests.waiting import slowness, wait_until
@@ -74,10 +71,7 @@ def logins(server: Sshd) -> int:
 
 
 def pid_of(path: Path) -> int:
-    said = subprocess.run(
-        ["ssh", "-F", "none", "-S", str(path), "-O", "check", "box"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    said = captured(["ssh", "-F", "none", "-S", str(path), "-O", "check", "box"])  # fmt: skip
     return int(said.stderr.partition("pid=")[2].partition(")")[0])
 
 

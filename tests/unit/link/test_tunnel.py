@@ -9,8 +9,7 @@ from contextlib import closing, suppress
 import pytest
 
 from bootstrap.errors import UsageError
-from bootstrap.link.local import LocalWire
-from bootstrap.link.reconnecting import ReconnectingLink
+from bootstrap.link import LocalWire, ReconnectingLink
 from bootstrap.link.tunnel import Forward, Tunnel, forwards, hold, host_of, parse_forward
 from bootstrap.link.wire import Wire
 from tests.boxes.ports import free_port

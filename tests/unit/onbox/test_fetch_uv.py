@@ -2,7 +2,6 @@
 
 import hashlib
 import io
-import subprocess
 import sys
 import threading
 import time
@@ -20,6 +19,7 @@ from bootstrap.onbox.python.bring_uv import UvWheel, find_uv
 from bootstrap.onbox.step_report import StepError
 from bootstrap.paths import shipped
 from tests.listener import QuietHandler
+from tests.programs import captured
 
 pytestmark = pytest.mark.slow  # each starts programs
 
@@ -85,11 +85,9 @@ class Fetched:
         index.retry_after += waits
         threading.Thread(target=index.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{index.server_port}/simple"
-        done = subprocess.run(
+        done = captured(
             [sys.executable, MAIN, "python.fetch_uv", "none", WHEEL, sha, folder / "uv"],
             env={"UV_DEFAULT_INDEX": url, "HOME": str(folder), "PATH": "/usr/bin:/bin"},
-            capture_output=True,
-            text=True,
             timeout=120,
             check=False,
         )
@@ -167,7 +165,7 @@ def test_on_a_box_without_python_curl_downloads_uv_and_its_checksum_is_checked_t
         f"INDEX=http://127.0.0.1:{index.server_port}/simple WHEEL={WHEEL}\n"
         f"WHEEL_SUM={hashlib.sha256(data + other).hexdigest()}; fetch_plainly"
     )
-    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    done = captured(["bash", "-c", script], check=False)
     index.shutdown()
     index.server_close()
     there = {each.name: each.read_bytes() for each in folder.iterdir()}

@@ -8,6 +8,7 @@ import pytest
 from bootstrap.onbox.python import lacking as lacking_module
 from bootstrap.onbox.python.lacking import advice, lacking, missing_libraries
 from tests.cases import read_cases
+from tests.programs import captured
 
 
 @pytest.mark.parametrize(
@@ -30,7 +31,7 @@ def test_a_script_with_crlf_in_its_first_line_is_told_what_is_wrong_with_it(
     script = tmp_path / "go.sh"
     script.write_text(f"{first_line}\r\ntrue\r\n", newline="")
     script.chmod(0o755)
-    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    done = captured(["bash", "-c", script], check=False)
     assert "ends in CRLF" in advice(done.stderr)
     said = "bash: ./go.sh: /bin/bash^M: bad interpreter: No such file or directory"  # an older bash
     assert advice(said) == advice(done.stderr)

@@ -3,7 +3,6 @@
 import json
 import math
 import re
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -14,6 +13,7 @@ from bootstrap.onbox.metrics import LINE, find_metrics, newest, read_patterns
 from bootstrap.profile.schema import as_row
 from bootstrap.profile.values import METRIC
 from tests.cases import read_cases
+from tests.programs import captured
 from tests.waiting import slowness
 
 FOUND = read_cases(Path(__file__).with_name("metrics.txt"))[1:]
@@ -31,7 +31,7 @@ def test_metrics_are_found_in_a_log_line_in_each_common_way_of_logging(line: str
     # The box's grep must let the line through, or nothing is found in it.
     if LINES[line]:
         command = ["grep", "-ciE", LINE]
-        grep = subprocess.run(command, input=line, text=True, capture_output=True, check=False)
+        grep = captured(command, input=line, check=False)
         assert grep.stdout == "1\n" or "\x1b" in line
 
 
@@ -61,7 +61,7 @@ def test_a_metric_pattern_of_the_profile_finds_its_values_in_a_log_line(
     row = as_row(METRIC(pattern))
     assert find_metrics(line, read_patterns(row)) == found
     command = ["grep", "-ciE", row.partition("\t")[2]]
-    grep = subprocess.run(command, input=line, text=True, capture_output=True, check=False)
+    grep = captured(command, input=line, check=False)
     assert (grep.stdout, grep.stderr) == (f"{int(bool(found))}\n", "")
 
 

@@ -16,6 +16,7 @@ import pytest
 from bootstrap.onbox.nodes.check import of_engine
 from tests.box_programs import lay_programs, runner_of
 from tests.boxes.ports import free_port
+from tests.programs import captured
 
 pytestmark = [pytest.mark.slow, pytest.mark.sampled(of="module")]
 FOREVER = "trap 'exit 4' TERM; echo begun; while :; do sleep 0.1; done"
@@ -230,4 +231,4 @@ def test_setup_scripts_take_rank_and_addresses_of_nodes_from_skypilot_or_dstack_
         monkeypatch.setenv(name, value)
     found = of_engine("2")
     words = ["bash", "-c", f"{found}\n[ -z {found[:1]} ] || {TOLD}"]
-    assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == said
+    assert captured(words).stdout == said

@@ -13,6 +13,7 @@ from bootstrap.onbox.quoted import quoted
 from bootstrap.onbox.run_folder import write_whole
 from bootstrap.onbox.step_report import StepError
 from bootstrap.onbox.steps.prepare import PrepareStep
+from tests.programs import captured
 from tests.unit.setup.scripts import facts
 
 GET = "python data/get.py --config='c.yml' && python -m tools.make"
@@ -53,13 +54,7 @@ def test_prepare_runs_again_if_a_file_named_in_its_commands_changed(box: Prepare
         (box.tree / name).write_text("1\n")
         found.add(box.step(GET).inputs())
     assert len(found) == 4
-    done = subprocess.run(
-        ["sha256sum", "data/get.py", "c.yml", "tools/make.py"],
-        capture_output=True,
-        cwd=box.tree,
-        check=True,
-        text=True,
-    )
+    done = captured(["sha256sum", "data/get.py", "c.yml", "tools/make.py"], cwd=box.tree)
     assert box.step(GET).inputs() == quoted("v1", str(box.tree), GET, done.stdout.strip())
 
 

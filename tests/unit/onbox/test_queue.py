@@ -18,6 +18,7 @@ from bootstrap.onbox.processes import is_alive
 from bootstrap.onbox.results import keep_results
 from bootstrap.onbox.run_folder import RunFolder
 from tests.box_programs import lay_programs
+from tests.programs import captured
 from tests.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.sampled(of="module")
@@ -76,17 +77,16 @@ class QueueBox:
             env.pop(name, None)
         # As a login starts it, also where the tests themselves ignore a hangup.
         command = f'{before}exec env --default-signal=HUP {sys.executable} -I -S -B -c "$1"'
-        done = subprocess.run(
-            ["bash", "-c", command, "bash", load],
-            capture_output=True, text=True, check=False, timeout=PATIENCE_S, env=env,
-        )  # fmt: skip
+        done = captured(
+            ["bash", "-c", command, "bash", load], check=False, timeout=PATIENCE_S, env=env
+        )
         assert (done.returncode, done.stderr) == (0, "")
 
     def tmux(self, *words: str) -> list[str]:
         """Return what the tmux server of runs says."""
         command = ["tmux", "-L", "boxstrap", *words]
         env = {**os.environ, "TMUX_TMPDIR": self._tmux}
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
+        done = captured(command, check=False, env=env)
         return done.stdout.split()
 
     def state(self, run: Path) -> str:
@@ -303,7 +303,7 @@ def test_stop_removes_a_queued_run_and_the_next_queued_run_begins(box: QueueBox)
     out, following = (box.begin(box.make(name, queue="gpus")) for name in ("out", "following"))
     query = ask("run_processes", {"runs": "homework/out"}, workdir=str(box.home.parent))
     for shell in ("dash", "bash"):
-        done = subprocess.run([shell, "-c", query], capture_output=True, text=True, check=True)
+        done = captured([shell, "-c", query])
         assert (done.stdout, done.stderr) == (
             ("stopped\tout\tfinished 143\n", "") if shell == "dash" else ("", "")
         )

@@ -22,6 +22,7 @@ from bootstrap.onbox.run_folder import RunFolder, alive_in
 from bootstrap.onbox.runs import new_run, resume, top_stream
 from bootstrap.steps.shell import functions, sent_module
 from tests.box_programs import lay_programs, onbox
+from tests.programs import captured
 from tests.run_states import CASES, Processes, lay, some_processes
 from tests.waiting import PATIENCE_S
 
@@ -57,7 +58,7 @@ def workdir(processes: Processes, name: str, tmp_path: Path) -> Path:
 def said(shell: str, script: str) -> str:
     """What a shell prints."""
     command = [shell, *(["sh"] if shell == "busybox" else []), "-c", script]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE_S)
+    done = captured(command, timeout=PATIENCE_S)
     assert done.stderr == ""
     return done.stdout
 
@@ -209,7 +210,7 @@ def wait_for_training(workdir: Path) -> subprocess.CompletedProcess[str]:
     script = f"BOX_HOME={workdir}/.boxstrap WAIT=yes\n"
     script += "REPO_KEY=homework REPO_ROOT='' REPO_NAME=''\n"
     command = ["bash", "-c", f"{script}{''.join(parts)}\nlook_after_training"]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+    return captured(command, check=False, timeout=PATIENCE_S)
 
 
 @pytest.mark.parametrize("name", OVER[-3:])

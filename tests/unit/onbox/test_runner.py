@@ -16,6 +16,7 @@ from bootstrap.onbox.run_folder import RunFolder
 from bootstrap.onbox.runs import new_run, runner
 from tests.box_programs import lay_programs, runner_of
 from tests.plain_environment import HERE
+from tests.programs import captured
 from tests.run_states import CASES
 from tests.waiting import PATIENCE_S, wait_until
 
@@ -184,7 +185,7 @@ def test_stop_asks_each_process_of_a_run_only_once(killed: bool, tmp_path: Path)
     # As on a box, its parent reaps the runner when it ends.
     waiting = threading.Thread(target=runner.wait)
     waiting.start()
-    done = subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=True)
+    done = captured(["sh", "-c", text])
     waiting.join()
     assert (done.stdout, done.stderr) == ("stopped\ttrain-1\tfinished 143\n", "")
     assert [word.read_text() for word in words] == ["up\nasked\n"] * 2

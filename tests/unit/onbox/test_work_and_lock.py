@@ -17,6 +17,7 @@ from bootstrap.onbox.setup import home
 from bootstrap.onbox.steps.gpu import GpuStep
 from bootstrap.onbox.steps.train import TrainStep
 from bootstrap.onbox.work.lock import SameSetupError, take_lock
+from tests.programs import captured
 from tests.run_states import identity
 from tests.unit.boxes.conftest import DEAD
 from tests.unit.setup.scripts import facts
@@ -129,7 +130,7 @@ def test_setup_ends_processes_of_a_killed_setup_before_it_begins(tmp_path: Path)
 def living_of(session: str) -> list[str]:
     """Return the words of each live process of a session."""
     command = ["ps", "-o", "stat= args=", "-s", session]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = captured(command, check=False)
     return [line for line in done.stdout.splitlines() if not line.startswith("Z")]
 
 

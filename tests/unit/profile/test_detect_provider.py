@@ -7,10 +7,9 @@ import pytest
 import yaml
 
 from bootstrap import paths
-from bootstrap.profile import detect_provider
+from bootstrap.profile import PROFILE, detect_provider
 from bootstrap.profile.detect_provider import Hints, all_hints, other_than, recognise
 from bootstrap.profile.load import listed, read_profile
-from bootstrap.profile.schema import PROFILE
 from tools.docs import profile_schema
 
 

@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bootstrap.errors import ProfileError, exit_code
+from bootstrap.profile import PROFILE
 from bootstrap.profile.load import read_profile
-from bootstrap.profile.schema import PROFILE
 from tests.unit.profile.hostile import yaml_text
 
 pytestmark = pytest.mark.slow

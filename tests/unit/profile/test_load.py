@@ -6,8 +6,8 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from bootstrap.errors import ProfileError
+from bootstrap.profile import Profile
 from bootstrap.profile.load import origin_lines, read_profile
-from bootstrap.profile.schema import Profile
 from bootstrap.profile.values import WORKDIR, ordinary
 
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import subprocess
 import threading
 from datetime import date
 from pathlib import Path
@@ -24,6 +23,7 @@ from bootstrap.providers.estimate import (
 )
 from bootstrap.ui.plots import cost_bars
 from tests.plain_environment import HERE
+from tests.programs import captured
 from tools.prices import renewed
 
 KINDS = {"on demand", "spot", "bid", "community", "secure", "marketplace"}
@@ -55,7 +55,7 @@ def test_the_shipped_price_table_has_each_provider_gpu_and_kind_once() -> None:
 def test_the_shipped_price_table_is_at_most_180_days_older_than_the_last_commit() -> None:
     """A release is made of a fresh commit; an old checkout is judged by its own date."""
     shown = ["git", "-C", str(HERE), "log", "-1", "--format=%cs"]
-    done = subprocess.run(shown, capture_output=True, text=True, check=False)
+    done = captured(shown, check=False)
     if done.returncode:
         pytest.skip("this is no git checkout")
     machines = date.fromisoformat(machine_prices("gcp").date)

@@ -10,7 +10,7 @@ import pytest
 from bootstrap.errors import NotSafeError, UsageError
 from bootstrap.link import KnownBox
 from bootstrap.providers import RentOrder
-from bootstrap.renting import money, rental
+from bootstrap.renting import Rental, RentalState, money, rental
 from bootstrap.renting.money import (
     MoneyCaps,
     OverCapError,
@@ -19,7 +19,6 @@ from bootstrap.renting.money import (
     lease_hours,
     read_caps,
 )
-from bootstrap.renting.rental import Rental, RentalState
 from bootstrap.value import document
 
 HOUR = 3600.0

@@ -23,8 +23,7 @@ from bootstrap.boxes.at_home import PullPlace, RunAtHome
 from bootstrap.errors import NotSafeError, UnreachableError, UsageError
 from bootstrap.link import KnownBox, LocalWire
 from bootstrap.providers import RentedBox, RentedState
-from bootstrap.renting import last_results, rental, resumption
-from bootstrap.renting.rental import Rental, RentalState
+from bootstrap.renting import Rental, RentalState, last_results, rental, resumption
 from bootstrap.setup import SetupRequest
 from bootstrap.transfer import buckets
 from bootstrap.transfer.destination import MANIFEST

@@ -15,10 +15,8 @@ from bootstrap.errors import BoxstrapError, BusyError, NotSafeError, Unreachable
 from bootstrap.link import KnownBox, LocalWire, all_boxes, ended_boxes, save_box
 from bootstrap.providers import CloudAccount, RefusedKeyError, UndecidedError
 from bootstrap.providers.offer import Leftover, RentedBox, RentedState
-from bootstrap.renting import loss_check, rental, teardown
+from bootstrap.renting import OwnBox, Rental, RentalState, loss_check, rental, teardown
 from bootstrap.renting.loss_check import Loss, find_unsafe_logs
-from bootstrap.renting.ownership import OwnBox
-from bootstrap.renting.rental import Rental, RentalState
 from bootstrap.renting.teardown import TeardownOptions, TeardownResult, _refusal
 from bootstrap.value import document
 

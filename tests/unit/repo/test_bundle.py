@@ -1,6 +1,5 @@
 """Which parts of a dependency's repository are fetched here and put into the bundle to send."""
 
-import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from bootstrap.repo import mirror
 from bootstrap.repo.mirror import mirrored
 from bootstrap.repo.objects import Wanted, find_wanted, write_bundle
 from tests.boxes.git_server import GitServer
+from tests.programs import captured
 from tests.unit.repo.repositories import SampleRepository
 
 
@@ -39,9 +39,7 @@ def sent(server: GitServer, refs: Sequence[str], file: Path, have: Sequence[str]
 
 def named(file: Path) -> dict[str, str]:
     """The refs in a bundle."""
-    said = subprocess.run(
-        ["git", "bundle", "list-heads", str(file)], capture_output=True, text=True, check=True
-    )
+    said = captured(["git", "bundle", "list-heads", str(file)])
     return {name: at for at, name in (line.split() for line in said.stdout.splitlines())}
 
 

@@ -1,7 +1,6 @@
 """What is read from the current repository, in every state that it may be in."""
 
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 from bootstrap.errors import BoxstrapError, UsageError, exit_code
 from bootstrap.repo.local import is_boxstrap_checkout, read_repository
 from bootstrap.repo.snapshot import take_snapshot
+from tests.programs import captured
 from tests.unit.repo.repositories import SampleRepository
 
 New = Callable[..., SampleRepository]
@@ -139,13 +139,7 @@ try:
 except UsageError as error:
     print(error.what)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(repo.root)],
-        env={"PATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = captured([sys.executable, "-c", code, str(repo.root)], env={"PATH": str(tmp_path)})
     assert "git is not installed" in done.stdout
     assert done.stderr == ""
 

@@ -18,6 +18,7 @@ from bootstrap.repo.local import LocalRepository, read_repository
 from bootstrap.repo.objects import PIECE, ObjectStream, have_locally, missing_objects, parse_report
 from bootstrap.repo.snapshot import take_snapshot
 from bootstrap.setup.payload import nothing_is_missing
+from tests.programs import captured
 from tests.unit.repo.repositories import SampleRepository, listing
 
 pytestmark = pytest.mark.slow
@@ -38,7 +39,7 @@ class ObjectStore:
     def git(self, *arguments: str) -> str:
         folder = self.root if self.root.exists() else self.root.parent
         command = ["git", "-C", str(folder), *arguments]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+        return captured(command).stdout.strip()
 
     def receive(self, pieces: Iterable[bytes]) -> tuple[bytes, bytes]:
         """Send the pieces to receive-pack, and return its stdout and stderr."""

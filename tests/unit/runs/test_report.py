@@ -32,6 +32,7 @@ from bootstrap.steps.shell import ONBOX
 from bootstrap.transfer.destination import MANIFEST
 from bootstrap.ui.plots import Plot, PlotLine
 from tests.logins import login_on
+from tests.programs import captured
 from tests.unit.boxes.test_verdict import document, gpu, reason, row
 from tests.unit.runs.test_verdict_page import EVIL, parsed
 
@@ -206,7 +207,7 @@ def test_a_report_lists_the_uncommitted_changes_of_its_run(lay: Lay, tmp_path: P
 
     def git(*words: str) -> str:
         command = ["git", "-C", str(work), "-c", "user.name=a", "-c", "user.email=a@b", *words]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+        return captured(command).stdout.strip()
 
     work.mkdir()
     git("init", "-q")
@@ -248,9 +249,7 @@ def test_the_box_redacts_a_secret_in_the_name_of_a_metric_before_it_sends_curves
     (tmp_path / ".boxstrap/secrets").write_bytes(b"TOKEN=hunter22abc\0")
     (tmp_path / ".boxstrap/agent/bin").mkdir(parents=True)
     (tmp_path / ".boxstrap/agent/bin/python").symlink_to(
-        subprocess.run(
-            ["sh", "-c", "command -v python3"], capture_output=True, text=True, check=True
-        ).stdout.strip()
+        captured(["sh", "-c", "command -v python3"]).stdout.strip()
     )
     history = lay("hunter22abc/loss 3\n", redact=["TOKEN"])
     assert "hunter22" not in history.model_dump_json()

@@ -33,6 +33,7 @@ from bootstrap.steps import shell
 from bootstrap.steps.plan import NAMES
 from bootstrap.steps.shell import bare_python, bare_shell, bare_tree, folded, functions, paste
 from tests.cli import User
+from tests.programs import captured
 from tests.unit.setup.scripts import SHIPPED, TRAIN, WORK, profile, render, static_parts
 from tests.unit.setup.test_lint import shellcheck
 
@@ -75,9 +76,7 @@ def test_the_setup_script_without_comments_defines_the_same_functions() -> None:
 
     def functions(*texts: str) -> list[str]:
         script = "".join(texts) + "\ndeclare -f"
-        done = subprocess.run(
-            ["bash"], input=script, capture_output=True, text=True, check=True, timeout=120
-        )
+        done = captured(["bash"], input=script, timeout=120)
         return [line.strip() for line in done.stdout.splitlines()]
 
     parts = [part.read_text() for part in static_parts() if part.parent.name == "lib"]
@@ -126,15 +125,13 @@ def test_the_program_sent_to_a_box_is_the_same_for_every_profile() -> None:
 def full_script(door: str) -> str:
     """Return the script that a carrier starts, as its own shell puts it together."""
     script = "whole_script".join(door.rsplit('enter_door "$@"', 1))
-    return subprocess.run(["bash"], input=script, capture_output=True, text=True, check=True).stdout
+    return captured(["bash"], input=script).stdout
 
 
 def declared(text: str) -> str:
     """Return a file's functions as bash prints them, without comments and indentation."""
     script = f"{text}\ndeclare -f"  # from stdin: too long for one argument
-    done = subprocess.run(
-        ["bash", "--norc", "/dev/stdin"], input=script, capture_output=True, text=True, check=True
-    )
+    done = captured(["bash", "--norc", "/dev/stdin"], input=script)
     return done.stdout
 
 
@@ -346,7 +343,7 @@ def test_a_pasted_script_says_to_return_the_box_only_if_it_ends_with_exit_code_6
     """Exit 6 comes from the smoke test too, which runs once the environment is built."""
     script = functions("doors", "carrier", ("end_failed",))
     call = ["bash", "-c", f"{script}\nend_failed {rc} /dev/null"]
-    done = subprocess.run(call, capture_output=True, text=True, check=False)
+    done = captured(call, check=False)
     assert (done.returncode, done.stderr) == (rc, says)
 
 
@@ -379,12 +376,10 @@ def test_the_uvx_command_of_oneliner_makes_the_same_script_as_render(
     (tmp_path / "uvx").write_text('#!/bin/sh\nshift 2\nexec "$@"\n')
     (tmp_path / "uvx").chmod(0o755)
     kept = paste.replace("&&bash ~/.boxstrap-door/box.sh", "&&cat ~/.boxstrap-door/box.sh")
-    done = subprocess.run(
+    done = captured(
         ["bash", "-c", kept],
         cwd=far.home,
         env={**far.env, "PATH": f"{tmp_path}:{far.env['PATH']}"},
-        capture_output=True,
-        text=True,
         check=False,
     )
     made = done.stdout

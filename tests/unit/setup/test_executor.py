@@ -34,11 +34,10 @@ from bootstrap.link import query as launching
 from bootstrap.link.exchange import run_script
 from bootstrap.onbox.python.uv_release import VERSION
 from bootstrap.repo.objects import ObjectStream
-from bootstrap.setup import Reporter, executor, payload, send
+from bootstrap.setup import Reporter, SetupRequest, executor, payload, send
 from bootstrap.setup.context import SetupContext, get_context
 from bootstrap.setup.executor import SetupExecutor, SetupSenders
 from bootstrap.setup.program import Program, program
-from bootstrap.setup.request import SetupRequest
 from bootstrap.setup.script import script_id
 from bootstrap.steps.event_codes import CODES
 from bootstrap.steps.events import Event

@@ -1,13 +1,13 @@
 """What is shipped for the box is as shellcheck and a box need it; `make lint` checks its shell."""
 
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 import bootstrap
 from bootstrap.setup.program import program_files
+from tests.programs import captured
 from tests.unit.setup.scripts import static_parts
 
 pytestmark = [pytest.mark.slow, pytest.mark.sampled(of="module")]
@@ -17,12 +17,7 @@ def shellcheck(*paths: Path) -> str:
     """Return what shellcheck finds."""
     program = shutil.which("shellcheck")
     assert program, "shellcheck is not installed: install it (apt-get install shellcheck)"
-    done = subprocess.run(
-        [program, "--norc", "--format=gcc", *map(str, paths)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = captured([program, "--norc", "--format=gcc", *map(str, paths)], check=False)
     assert done.returncode in (0, 1), done.stderr
     return done.stdout
 

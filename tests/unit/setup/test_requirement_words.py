@@ -1,6 +1,5 @@
 """Requirements that a profile has besides files, in the script; nothing if it names none."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ from bootstrap.onbox.python.environment import BoxEnvironment
 from bootstrap.onbox.setup.recipe import Recipe
 from bootstrap.setup.program import program_files
 from bootstrap.setup.script import python_id
+from tests.programs import captured
 from tests.unit.setup.scripts import profile, render
 
 pytestmark = pytest.mark.slow  # each starts programs
@@ -65,5 +65,5 @@ def test_a_plan_uses_the_programs_own_version_on_the_box_or_else_the_current_one
     script = render(profile("ssh", f"box.workdir={tmp_path}")).partition("# ---- the program")[0]
     asks = 'onbox() { echo "$ONBOX"; }; plan script'
     body = f"{script}}}\nrecipe\nPROGRAM={'0' * 64}\nbegin_box\n{asks}\n"
-    done = subprocess.run(["bash"], input=body, capture_output=True, text=True, check=True)
+    done = captured(["bash"], input=body)
     assert done.stdout == f"{program}/onbox/__main__.py\n"

@@ -2,7 +2,6 @@
 
 import os
 import socket
-import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,6 +15,7 @@ from bootstrap.onbox.step_report import StepError
 from bootstrap.steps.event_codes import CODES, named_in
 from bootstrap.steps.shell import assignments, shell_part
 from tests.cases import read_cases
+from tests.programs import captured
 
 SAID = read_cases(Path(__file__).with_name("failures.txt"))[1:]
 
@@ -25,13 +25,10 @@ def classify(folder: Path, said: str, then: str = 'classify_error "$STEP_LOG"') 
     (folder / "log").write_text(f"{said}\n")
     library = assignments({"ERRORS": error_rows()})
     library += "".join(shell_part("lib", name) for name in ("base", "errors"))
-    done = subprocess.run(
+    done = captured(
         ["/bin/bash", "--norc", "-c", f"emit() {{ :; }}\nSTEP_LOG=$PWD/log\n{library}\n{then}"],
-        capture_output=True,
         cwd=folder,
-        text=True,
         timeout=120,
-        check=True,
     )
     return done.stdout.strip()
 

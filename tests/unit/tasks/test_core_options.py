@@ -2,7 +2,6 @@
 
 import json
 import re
-import subprocess
 import time
 
 import pytest
@@ -17,6 +16,7 @@ from bootstrap.tasks.command import Call, _complete_error, _with_box
 from bootstrap.tasks.parser import parse_command
 from tests.cli import User
 from tests.plain_environment import BIN
+from tests.programs import captured
 
 pytestmark = pytest.mark.slow
 
@@ -268,13 +268,7 @@ def test_the_printed_bash_script_completes_a_box_name(at: User) -> None:
     script = at.run("completion", "--shell", "bash").must(0).out
     use = "COMP_WORDS=(boxstrap status --host one); _complete_boxstrap boxstrap one --host"
     shell = ["bash", "-c", f"{script}\n{use}\nprintf '%s\\n' \"${{COMPREPLY[@]}}\""]
-    done = subprocess.run(
-        shell,
-        env={**at.env, "PATH": f"{BIN}:{at.env['PATH']}"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = captured(shell, env={**at.env, "PATH": f"{BIN}:{at.env['PATH']}"})
     assert done.stdout.split() == ["one-box"]
 
 

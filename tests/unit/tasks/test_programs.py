@@ -14,6 +14,7 @@ from bootstrap.tasks import NAMES
 from bootstrap.tasks.command import own_error
 from tests.cli import User
 from tests.plain_environment import BIN, HERE
+from tests.programs import captured
 
 pytestmark = pytest.mark.slow
 
@@ -61,7 +62,7 @@ def test_modules_that_open_a_connection_to_a_box_import_no_ssh_library() -> None
         "import bootstrap.runs.status, bootstrap.runs.run_end;"
         "print(*{'paramiko', 'fabric', 'cryptography', 'pydantic', 'yaml'} & {*sys.modules})"
     )
-    done = subprocess.run([sys.executable, "-c", use], capture_output=True, text=True, check=True)
+    done = captured([sys.executable, "-c", use])
     assert done.stdout.split() == []
 
 
@@ -309,12 +310,10 @@ def test_a_command_whose_output_pipe_is_closed_ends_without_traceback(
     reading, unread = os.pipe()
     os.close(reading)
     shell_line = line.replace("&3", f"&{unread}")
-    done = subprocess.run(
+    done = captured(
         ["bash", "-o", "pipefail", "-c", f"{BIN / program} {shell_line}"],
         cwd=at.place,
         env=at.env,
-        capture_output=True,
-        text=True,
         pass_fds=[unread],
         check=False,
     )
