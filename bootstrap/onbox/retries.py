@@ -53,7 +53,8 @@ ERRORS = (
     (
         "package-missing",
         "was not found in the (package registry|provided package locations)|from versions: none|"
-        "Unable to (locate package|find a match)|target not found|No provider of|no such package",
+        "Unable to (locate package|find a match)|target not found|No provider of|no such package|"
+        "has no installation candidate",
     ),
     (
         "resolve-failed",

@@ -207,7 +207,7 @@ _NAMES: Mapping[str, bytes] = {
     "package-missing": (
         rb"(?:[Bb]ecause|and) " + _NAME + rb" was\s+not\s+found\s+in\s+the\s+p"  # uv
         rb"|satisfies the requirement " + _NAME + rb"[^\n]{0,200}versions: none"  # pip
-        rb"|Unable to locate package " + _NAME  # apt
+        rb"|(?:Unable to locate package |Package '(?=.*no installation cand))" + _NAME  # apt
     ),
     "wheel-missing": (
         rb"(?:[Bb]ecause|and) " + _NAME + rb"[=<>~!,.0-9]{0,50}\s+has\s+no\s+wheels\s+with\s+a\s+m"

@@ -23,6 +23,8 @@ _AMBIGUOUS = 15  # scripts that score less than this below the best one are cand
 _PREPARES = re.compile(
     r"(?!.*eval).*(?:prepar|download|preproc|get_data|dataset|tok)", re.IGNORECASE
 )
+_OF_PYTHON_2 = re.compile(r"python(2[.7]*)?(-(?!.*is-python3).*)?")
+"""Debian's names of its packages; no release has had them since 2021."""
 _CALLS = re.compile(
     r"(?:system|run|call|output|Popen)\(\s*\[?\s*f?[\"'](wget|unzip|curl|make|cmake|g\+\+)[ \"']"
 )
@@ -372,7 +374,7 @@ def _system(
     for each in said.installs:
         is_sure = not commands.OTHER_MACHINES.search(each.place.headings)
         for name in each.system if is_sure and not each.file.endswith(".sh") else ():
-            if fits(PACKAGE, name) and name not in seen:
+            if fits(PACKAGE, name) and name not in seen and not _OF_PYTHON_2.fullmatch(name):
                 seen.add(name)
                 yield Reasoned(name, f"{each.file} installs it")
     by_mpi = run is not None and run.words[0] in ("mpiexec", "mpirun")

@@ -200,9 +200,10 @@ PIP = (
 
 
 APT = b"Reading package lists...\nE: Unable to locate package no-such.pkg\n"
+APT_OLD = b"E: Package 'no-such.pkg' has no installation candidate\n"
 
 
-@pytest.mark.parametrize("log", [UV, PIP, APT, b"trying again in 2 s\n" + UV])
+@pytest.mark.parametrize("log", [UV, PIP, APT, APT_OLD, b"trying again in 2 s\n" + UV])
 def test_setup_names_the_package_that_no_index_has_as_its_log_says(log: bytes) -> None:
     assert named_in("package-missing", log) == "no-such.pkg"
     assert named_in("resolve-failed", log) == ""
