@@ -185,7 +185,7 @@ def lines_of_all(brought: Sequence[BroughtRun]) -> Iterator[str]:
     for one in brought:
         head, *more = one.pulled.lines()[:-1] if one.pulled else [no_results("", one.run).what]
         record = one.kept.lines() if one.kept else []
-        yield "; ".join([head, *(line.strip().partition(" in ")[0] for line in record)])
+        yield "; ".join([head.rstrip("."), *(line.strip().partition(" in ")[0] for line in record)])
         yield from more
     folders = {(one.run.name, Path(one.kept.place).parent) for one in brought if one.kept}
     folders |= {(one.run.name, one.pulled.place) for one in brought if one.pulled}

@@ -49,7 +49,8 @@ def _run_words(argv: Sequence[str]) -> int:
         from bootstrap.tasks.completion import candidates
 
         return _print("\n".join(candidates(" ".join(argv[2:]))))
-    typed, words = parse_program(argv[: argv.index("--") if "--" in argv else None])
+    end = argv.index("--") if "--" in argv else len(argv)
+    typed, words = parse_program(argv[:end])
     if typed["no_color"]:
         os.environ["NO_COLOR"] = "1"
     if folder := typed["directory"]:
@@ -78,7 +79,7 @@ def _run_words(argv: Sequence[str]) -> int:
 
         return _print(family_list() if typed["list"] else program_help())
     command = find(words[0])
-    given = {} if asks else parse_command(command, words[1:])
+    given = {} if asks else parse_command(command, words[1:], argv[end + 1 :])
     if asks or typed["help"] or given["help"]:
         from bootstrap.tasks.help import command_help
 

@@ -26,19 +26,24 @@ def parse_program(words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
     return typed, [*unknown, *typed.pop("words")]
 
 
-def parse_command(command: Command, words: Sequence[str], *, bare: bool = True) -> dict[str, Any]:
-    """Return the command's and the program's options; `bare`: also by words. Raises UsageError."""
+def parse_command(
+    command: Command, words: Sequence[str], behind: Sequence[str] = (), *, bare: bool = True
+) -> dict[str, Any]:
+    """Return the command's and the program's options; `bare`: also by words, and those `behind` a
+    `--` are no options. Raises UsageError."""
     options = (*command.options, *ANYWHERE)
     parser = _parser(options, command)
     if command.name in WITH_COMMAND:
         parser.add_argument("words", nargs=argparse.REMAINDER)
+        behind = ()
     typed, unknown = _parsed(parser, options, words, command)
+    unknown += behind
     theirs = typed.get("words")
     if theirs and (not bare or _is_a_box(theirs[0])):
         unknown = [*unknown, *theirs]
     option = command.bare if bare else None
     if option and unknown:
-        named = [word for word in unknown if not word.startswith("-")]
+        named = [word for word in unknown if word in behind or not word.startswith("-")]
         if option.name == "run":
             named = [word for word in named if not _is_a_box(word)]
         if not option.many:
@@ -47,8 +52,10 @@ def parse_command(command: Command, words: Sequence[str], *, bare: bool = True) 
         if named:
             typed[option.name] = [*typed[option.name], *named] if option.many else named[0]
     if unknown:
-        from bootstrap.tasks.usage import unknown_word
+        from bootstrap.tasks.usage import unknown_word, wrong_usage
 
+        if unknown[0] in behind:
+            raise wrong_usage(f"{command.name} takes no {unknown[0]!r} behind --.", command)
         bad, has_host = unknown[0], bool(typed.get("host"))
         meant = f"{command.bare.flag} {bad}" if command.bare and not bare else ""
         if theirs and not bare:

@@ -167,5 +167,8 @@ def test_pull_of_a_run_without_a_list_of_result_paths_brings_the_paths_in_the_pr
     without = puller.user.run("pull", *TO_LOCAL).must(0).out
     assert "its profile names none" in without
     assert "boxstrap-run" in without  # its log comes home all the same
+    assert (
+        "profile names none; its log (" in puller.user.run("pull", *TO_LOCAL, "--all").must(0).out
+    )
     profile.write_text(text)
     os.rename(tmp_path / "noted", noted)  # noqa: PTH104 - of another place

@@ -222,6 +222,11 @@ def test_exec_takes_a_shell_line_that_contains_an_address_as_its_command() -> No
         parse_command(find("exec"), ["git@host", "ls"])
 
 
+def test_a_word_behind_two_dashes_is_no_option() -> None:
+    typed = parse_command(find("push"), ["--to", "x"], ["-lead.bin"])
+    assert (typed["path"], typed["to"]) == ("-lead.bin", "x")
+
+
 def test_boxes_lists_live_runs_and_tab_completes_their_names(at: User) -> None:
     box = KnownBox("my-box", "root@203.0.113.1", "203.0.113.1")
     record.save_box(box)
