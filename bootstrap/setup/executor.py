@@ -338,9 +338,6 @@ class SetupExecutor:
             if event.event == "wait":
                 self._senders.send_asked(event.word("code"))
             if event.event == "done":
-                if self._failed_name == "no-run-before" and self.request.run:
-                    self.context.box_state()
-                    box.runs(self.request.run.queue.partition(":")[2])  # raises, and names others
                 raise_for(event, self._end(), self.reporter)
         return setup
 

@@ -111,11 +111,18 @@ class _Beginning:
         try:
             answer = self._at_once()
             if answer is None or answer.problem == "setup":
+                self._refuse_unknown()
                 execute(self._context)
                 answer = self._across_links(self._ask)
         except LinkLost as lost:
             raise self._unknown(lost) from None
         return self._result(answer, began)
+
+    def _refuse_unknown(self) -> None:
+        """Raise UsageError, which names those that are there, if the run to wait for is not."""
+        if name := self._wish.queue.partition(":")[2]:
+            self._context.box_state()
+            self._context.box.runs(name)
 
     def _at_once(self) -> send.SyncAnswer | None:
         """None for a box that fetches its files itself or was never set up: it needs a setup."""
@@ -207,8 +214,7 @@ class _Beginning:
         answer.warn(context.box)
         if "run" not in answer.facts:
             if answer.detail == "no-run-before":
-                context.box_state()
-                context.box.runs(self._wish.queue.partition(":")[2])  # raises, and names others
+                self._refuse_unknown()
             if answer.problem:
                 raise send.refusal(answer, context.box.label, name)
             raise BoxstrapError(

@@ -339,6 +339,7 @@ def test_queued_runs_begin_when_their_gpu_is_free_or_the_named_run_succeeded(her
     assert here.user.run("stop", *TO_LOCAL, "--run", "out-1", "--json").must(0).json()["stopped"]
     unknown = here.user.run("run", *TO_LOCAL, "--after", "none-1", "--", "true").must(2)
     assert re.search(r"there is no run none-1 on this box; there is:\n  --run \S+", unknown.err)
+    assert "setup" not in unknown.err
     gate.touch()
     ends = {name: here.end_of(f"{name}-1") for name in wished}
     assert ends == {
