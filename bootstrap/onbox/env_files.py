@@ -65,11 +65,11 @@ def write_secrets(home: str, secrets: Mapping[str, str]) -> None:
 def add_earlier_secrets(home: str, secrets: Mapping[str, str]) -> None:
     if secrets:
         text = "".join(f"{name}={value}\0" for name, value in secrets.items())
-        with open(f"{home}/secrets.earlier", "ab", opener=_privately) as file:
+        with open(f"{home}/secrets.earlier", "ab", opener=privately) as file:
             file.write(os.fsencode(text))
 
 
-def _privately(path: str, flags: int) -> int:
+def privately(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 

@@ -5,20 +5,11 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import NamedTuple
 
 from ..run_folder import lines_of
 from .complete_files import Files, FileState
 from .copies import FOREVER, CantKeep, clone, copy_bytes
 from .run_results import KEPT, Neighbours, RunResults, is_unchanged
-
-
-class Restoration(NamedTuple):
-    """What is to be done with one path of a run's results: it is copied from there, or removed."""
-
-    path: str
-    copy: str
-    state: FileState
 
 
 def put_back(run: RunResults) -> None:
@@ -34,23 +25,24 @@ def put_back(run: RunResults) -> None:
                 os.unlink(place)
 
 
-def changes(old: RunResults) -> list[Restoration]:
-    """Return what makes its results be as it left them. Raises CantKeep where one of them is not on
-    the box any more."""
+def changes(old: RunResults) -> list[tuple[str, str, FileState]]:
+    """Return what makes its results be as it left them: a path, from where it is copied ("": it is
+    removed), and its state. Raises CantKeep where one of them is not on the box any more."""
     near = Neighbours(old)
     if not near.later:
         return []
     made, now = old.wanted(old.made() or Files()), old.find()
-    before, found = _earlier(old), []
+    before = _earlier(old)
+    found: list[tuple[str, str, FileState]] = []
     for path in {**made, **now}:
         here, state = now.get(path), made.get(path)
         owner = near.owner(old.place_of(path), here) if here else None
         if state and not (here and is_unchanged(old, path, state, here, near.later)):
             if not old.has_kept(path, state) or (owner and not owner.is_over):
                 raise CantKeep("overwritten")
-            found.append(Restoration(path, f"{old.path}/{KEPT}/{path}", state))
+            found.append((path, f"{old.path}/{KEPT}/{path}", state))
         elif here and not state and owner in near.later and owner.is_over:
-            found.append(Restoration(path, before.get(path, ""), here))
+            found.append((path, before.get(path, ""), here))
     return found
 
 

@@ -22,10 +22,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, Protocol
+from typing import Any, BinaryIO, NamedTuple
 
 from ..run_folder import RunFolder, runs_below, write_whole
 from ..run_processes import stop_run
@@ -55,15 +55,6 @@ class Notice(NamedTuple):
     by: str
     leaves: float | None = None
     ends: bool = True
-
-
-class MetadataService(Protocol):
-    """A cloud's metadata service. Making one fails with one of `FAILURES` if it does not answer."""
-
-    every_s: float
-
-    def look(self) -> Notice | None:
-        """Return the notice, if there is one. Raises any of `FAILURES`."""
 
 
 FAILURES = (OSError, ValueError, LookupError, TypeError, AttributeError)
@@ -221,16 +212,11 @@ class AzureNotices:
         return json.loads(answer.text)
 
 
-def find_service() -> MetadataService | None:
+def find_service() -> Ec2Notices | GoogleNotices | AzureNotices | None:
     """Return the metadata service of this box's cloud; None if none answers."""
-    kinds: Sequence[type[Ec2Notices | GoogleNotices | AzureNotices]] = (
-        Ec2Notices,
-        GoogleNotices,
-        AzureNotices,
-    )
     with contextlib.suppress(OSError):
         socket.create_connection(ADDRESS, ANSWERS_S).close()
-        for kind in kinds:
+        for kind in (Ec2Notices, GoogleNotices, AzureNotices):
             with contextlib.suppress(*FAILURES):
                 return kind()
     return None

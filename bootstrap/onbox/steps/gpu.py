@@ -29,6 +29,7 @@ class GpuStep(BoxStep):
     def apply(self) -> None:
         from glob import escape, glob  # late: who only looks needs none of it
 
+        from ..python.uv_release import wheel_here
         from ..verdict import verify
         from ..verdict.expected_hardware import parse_expected
         from ..verdict.readers import OwnError
@@ -42,7 +43,7 @@ class GpuStep(BoxStep):
         asked = verify.Inquiry(
             workdir=self.home,
             index_url=self.values.index,
-            wheel=self._wheel,
+            wheel=wheel_here()[0],
             git=self.values.clone_url,
             ahead=float(ahead) if ahead else None,
         )
@@ -57,13 +58,6 @@ class GpuStep(BoxStep):
         write_whole(said, verify.summary(result))
         if code := report(verify.summary(result)):
             raise StepError(code, rc=6)
-
-    @property
-    def _wheel(self) -> str:
-        """The file of uv for this machine, which the index has."""
-        from ..python.uv_release import wheel_here  # late: who only looks needs none of it
-
-        return wheel_here()[0]
 
 
 def is_returned(setup: SetupFacts) -> bool:

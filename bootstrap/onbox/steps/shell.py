@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import cached_property
 
-from ..env_files import add_earlier_secrets, write_env_files, write_secrets
+from ..env_files import add_earlier_secrets, privately, write_env_files, write_secrets
 from ..processes import is_alive
 from ..quoted import quoted
 from ..run_folder import RunFolder, lines_of, names_in, secrets_of, write_whole
@@ -204,10 +204,6 @@ def _notes(home: str) -> list[str]:
     return [f"{home}/steps/{key}/shell.secrets" for key in names_in(f"{home}/steps")]
 
 
-def _privately(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
-
-
 def _begin_with(path: str, line: str) -> None:
     """Put a line at the top, since many rc files return early if the shell is not interactive. The
     file is replaced as a whole or not at all; a link stays a link."""
@@ -217,7 +213,7 @@ def _begin_with(path: str, line: str) -> None:
     with suppress(FileNotFoundError), open(file, "rb") as before:
         text, had = before.read(), os.fstat(before.fileno())
     text = f"{line}\n".encode() + text
-    with open(new, "wb", opener=_privately) as after:
+    with open(new, "wb", opener=privately) as after:
         after.write(text)
     os.chmod(new, had.st_mode & 0o7777 if had else 0o644)
     if had:

@@ -1,8 +1,8 @@
 """Read the machine around the GPUs, in a process of its own: a disk can hang as well.
 
-`onbox verdict.machine_reader WORKDIR [--write]` writes lines as described in `readers.py`;
-null is a value that this system does not have. It changes nothing, except with `--write`: then it
-measures the disk's speed with a file that has no name.
+Writes lines as described in `readers.py`; null is a value that this system does not have. It
+changes nothing, except if it `writes`: then it measures the disk's speed with a file that has no
+name.
 """
 
 from __future__ import annotations
@@ -96,12 +96,12 @@ def disk_speed(workdir: Path) -> float | None:
     return round(best, 2) or None
 
 
-def main() -> None:
-    workdir, root = Path(sys.argv[1]), Path("/")
+def main(folder: str, writes: bool) -> None:
+    workdir, root = Path(folder), Path("/")
     emit_reading(None, "cpus", lambda: cpus(root))
     emit_reading(None, "ram", lambda: ram(root))
     emit_reading(None, "shm", lambda: shm(root))
     emit_reading(None, "disk", lambda: disk(workdir))
-    if "--write" in sys.argv[2:]:
+    if writes:
         emit_reading(None, "disk_speed", lambda: disk_speed(workdir))
     emit(None, "end")

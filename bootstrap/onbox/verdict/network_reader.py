@@ -1,11 +1,8 @@
 """Measure the box's network, in a process of its own: a name server can hang.
 
-`onbox verdict.network_reader --index URL [--wheel NAME] [--git URL]` writes lines as described in
-`readers.py`: `index` {host, mb_s} or {host, error}, `git` {host, seconds} or {host, error},
-and `date`, the seconds that this box's clock is ahead of the index's. The index is the one that
-the box's pip is set to or has built in; `--index` is for boxes without one. `--wheel` is a file of
-the index that is fetched anyway; `--git` is the URL from which the box is to clone.
-Each takes 1.5 s at most, all at the same time.
+Writes lines as described in `readers.py`: `index` {host, mb_s} or {host, error}, `git`
+{host, seconds} or {host, error}, and `date`, the seconds that this box's clock is ahead of the
+index's. Each takes 1.5 s at most, all at the same time.
 """
 
 from __future__ import annotations
@@ -16,7 +13,6 @@ import os
 import re
 import socket
 import ssl
-import sys
 import threading
 import time
 import urllib.error
@@ -24,7 +20,6 @@ import urllib.request
 from collections.abc import Callable, Sequence
 from email.utils import parsedate_to_datetime
 from functools import lru_cache, partial
-from getopt import getopt
 from http.client import HTTPException
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
@@ -191,14 +186,12 @@ def probe(host: str, port: int, *, speaks_first: bool) -> None:
             raise OSError("it hung up")
 
 
-def main() -> None:
-    options = dict(getopt(sys.argv[1:], "", ["index=", "wheel=", "git="])[0])
-    index, git = box_index(options["--index"]), options.get("--git", "")
+def main(fallback: str, wheel: str, git: str) -> None:
+    """`fallback`: the index of a box whose pip has none; `wheel`: a file of the index that is
+    fetched anyway; `git`: the URL from which the box is to clone, if it does."""
+    index = box_index(fallback)
     work: dict[str, tuple[str, Callable[[float], Reading]]] = {
-        "index": (
-            urlsplit(index).hostname or "",
-            partial(read_index, index, options.get("--wheel", "")),
-        )
+        "index": (urlsplit(index).hostname or "", partial(read_index, index, wheel))
     }
     if git:
         work["git"] = (git_address(git)[1], partial(read_git, git))

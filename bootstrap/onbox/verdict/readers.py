@@ -14,7 +14,6 @@ import json
 import os
 import select
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
@@ -49,15 +48,8 @@ class Reader(NamedTuple):
     """A module next to this one, the arguments of its `main`, and its limit in seconds."""
 
     module: str
-    arguments: Sequence[str]
+    arguments: Sequence[object]
     limit: float
-
-
-class Child(NamedTuple):
-    """A running reader: its process, and our end of the pipe that it writes to."""
-
-    process: int
-    pipe: int
 
 
 class Report(NamedTuple):
@@ -78,17 +70,18 @@ def run(readers: Sequence[Reader]) -> list[Report]:
     started = time.monotonic()
     running = [(reader, start(reader)) for reader in readers]
     running.sort(key=lambda each: each[0].limit)
-    reports = {reader: finish(reader, child, started) for reader, child in running}
+    reports = {reader: finish(reader, *child, started) for reader, child in running}
     return [reports[reader] for reader in readers]
 
 
-def start(reader: Reader) -> Child:
+def start(reader: Reader) -> tuple[int, int]:
+    """Return its process, and our end of the pipe that it writes to."""
     ours, theirs = os.pipe()
     process = os.fork()
     if process == 0:
         read(reader, theirs)
     os.close(theirs)
-    return Child(process, ours)
+    return process, ours
 
 
 def read(reader: Reader, pipe: int) -> None:
@@ -99,23 +92,22 @@ def read(reader: Reader, pipe: int) -> None:
         for number, file in enumerate((nothing, pipe, nothing)):
             os.dup2(file, number)
         os.closerange(3, 256)
-        sys.argv = [reader.module, *reader.arguments]
-        import_module(f".{reader.module}", __package__).main()
+        import_module(f".{reader.module}", __package__).main(*reader.arguments)
     except BaseException as error:  # the parent reports it, whatever it is
         emit(None, "failed", f"{type(error).__name__}: {error}")
     finally:  # even if the parent is gone, never continue with its code
         os._exit(0)
 
 
-def finish(reader: Reader, child: Child, started: float) -> Report:
+def finish(reader: Reader, process: int, pipe: int, started: float) -> Report:
     """Wait until a reader ends, but not for longer than its limit. Raises OwnError."""
     said, late = b"", True
     while late:
         left = max(0.0, started + reader.limit - time.monotonic())
-        if not select.select([child.pipe], [], [], left)[0]:
-            os.kill(child.process, signal.SIGKILL)
+        if not select.select([pipe], [], [], left)[0]:
+            os.kill(process, signal.SIGKILL)
             break
-        piece = os.read(child.pipe, 1 << 16)
+        piece = os.read(pipe, 1 << 16)
         said += piece
         late = bool(piece)
     report = assemble(said.splitlines(keepends=True), late=late)

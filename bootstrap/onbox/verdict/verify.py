@@ -85,12 +85,11 @@ def around(asked: Inquiry, wanted: ExpectedHardware) -> list[Reader]:
     """Return the readers of machine and network, without those that would slow down a live run."""
     chosen = []
     if asked.workdir:
-        write = () if wanted.run_alive else ("--write",)
-        chosen.append(Reader("machine_reader", (asked.workdir, *write), MACHINE_LIMIT))
+        place = (asked.workdir, not wanted.run_alive)
+        chosen.append(Reader("machine_reader", place, MACHINE_LIMIT))
     if asked.index_url and not wanted.run_alive:
-        git = ("--git", asked.git) if asked.git else ()
-        words = ("--index", asked.index_url, "--wheel", asked.wheel, *git)
-        chosen.append(Reader("network_reader", words, NETWORK_LIMIT))
+        places = (asked.index_url, asked.wheel, asked.git)
+        chosen.append(Reader("network_reader", places, NETWORK_LIMIT))
     return chosen
 
 

@@ -11,7 +11,6 @@ from typing import Any
 import psutil
 import pytest
 
-from bootstrap.onbox import MAIN
 from bootstrap.onbox.verdict import check, judge, machine_reader, readers
 from bootstrap.onbox.verdict.expected_hardware import ExpectedHardware, parse_expected
 from bootstrap.onbox.verdict.judge import BOX_CHECKS
@@ -168,10 +167,13 @@ def test_the_verdict_does_not_judge_disk_speed_during_a_run() -> None:
 linux = pytest.mark.skipif(sys.platform != "linux", reason="a box is a Linux machine")
 
 
-def told(folder: Path, *options: str, **more: Any) -> dict[str, Any]:
+READS = "import sys; from bootstrap.onbox.verdict.machine_reader import main; main(*sys.argv[1:])"
+
+
+def told(folder: Path, writes: bool = False, **more: Any) -> dict[str, Any]:
     """Return what the reader reports about this machine."""
     done = subprocess.run(
-        [sys.executable, "-B", MAIN, "verdict.machine_reader", str(folder), *options],
+        [sys.executable, "-B", "-c", READS, str(folder), "yes" * writes],
         capture_output=True,
         check=True,
         **more,
@@ -238,7 +240,7 @@ def test_verify_reports_the_cpus_and_memory_of_its_cgroup(
 
 
 def test_verify_leaves_no_file_after_measuring_the_disk_speed(tmp_path: Path) -> None:
-    facts = told(tmp_path, "--write")
+    facts = told(tmp_path, writes=True)
     assert facts["disk_speed"] > 0
     assert list(tmp_path.iterdir()) == []
 

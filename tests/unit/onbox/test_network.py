@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from bootstrap.onbox import MAIN
 from bootstrap.onbox.verdict import network_reader, readers
 from tests.listener import Listener, QuietHandler, served
 from tests.waiting import slowness
@@ -76,14 +75,16 @@ def index() -> Iterator[IndexServer]:
         yield server
 
 
+READS = "import sys; from bootstrap.onbox.verdict.network_reader import main; main(*sys.argv[1:])"
+
+
 def told(index: str, git: str = "", **environment: str) -> tuple[dict[str, Any], float]:
     """Run the reader; return its facts and the seconds that it took."""
-    words = ["--index", NOBODY, "--wheel", WHEEL, *(("--git", git) if git else ())]
     clean = {key: value for key, value in os.environ.items() if "PROXY" not in key.upper()}
     env = {**clean, "UV_DEFAULT_INDEX": index, **environment}
     began = time.monotonic()
     done = subprocess.run(
-        [sys.executable, "-B", MAIN, "verdict.network_reader", *words],
+        [sys.executable, "-B", "-c", READS, NOBODY, WHEEL, git],
         capture_output=True,
         env=env,
         check=True,

@@ -12,7 +12,7 @@ import pytest
 
 from bootstrap.onbox import verdict
 from bootstrap.onbox.verdict import readers
-from bootstrap.onbox.verdict.readers import Child, OwnError, Reader
+from bootstrap.onbox.verdict.readers import OwnError, Reader
 
 SAY = 'os.write(1, b\'[null, "a"]\\n[null, "a", 1]\\n[null, "b"]\\n\')\n'
 WORK = {
@@ -32,7 +32,8 @@ WORK = {
 }
 
 
-Started = list[Child]
+Started = list[tuple[int, int]]
+"""Each one's process and pipe."""
 
 
 @pytest.fixture(autouse=True)
@@ -40,27 +41,27 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Started
     """Add test readers next to the real ones; yields the processes that were started."""
     for name, work in WORK.items():
         body = work.replace("\n", "\n    ").rstrip()
-        text = f"import os, sys, time\ndef main():\n    {body}\n"
+        text = f"import os, sys, time\ndef main(*words):\n    {body}\n"
         (tmp_path / f"{name}.py").write_text(text)
     monkeypatch.setattr(verdict, "__path__", [*verdict.__path__, str(tmp_path)])
     begun: Started = []
     start = readers.start
 
-    def begin(reader: Reader) -> Child:
+    def begin(reader: Reader) -> tuple[int, int]:
         begun.append(start(reader))
         return begun[-1]
 
     monkeypatch.setattr(readers, "start", begin)
     yield begun
-    for child in begun:
+    for process, _ in begun:
         with suppress(OSError):
-            os.kill(child.process, signal.SIGKILL)
-            os.waitpid(child.process, 0)
+            os.kill(process, signal.SIGKILL)
+            os.waitpid(process, 0)
 
 
-def exit_code(child: Child) -> int:
+def exit_code(process: int) -> int:
     """Wait for a reader that nothing else waited for; return its exit code."""
-    return os.waitstatus_to_exitcode(os.waitpid(child.process, 0)[1])
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
 
 
 def test_the_readers_of_the_gpu_check_all_run_at_the_same_time() -> None:
@@ -80,7 +81,7 @@ def test_a_hanging_reader_of_the_gpu_check_is_killed_and_others_finish(started: 
     for each in (hang, cut):
         assert (each.whole, each.last, each.late) == (False, "b", True)
         assert (each.facts["a"], each.facts["b"]) == (1, readers.LATE)
-    assert [exit_code(child) for child in started] == [-9, -9, 0]
+    assert [exit_code(process) for process, _ in started] == [-9, -9, 0]
 
 
 def test_a_hanging_gpu_reader_keeps_no_pipe_of_its_caller_open(started: Started) -> None:
@@ -90,13 +91,13 @@ def test_a_hanging_gpu_reader_keeps_no_pipe_of_its_caller_open(started: Started)
     assert select.select([theirs], [], [], 5)[0]
     assert os.read(theirs, 1) == b""
     os.close(theirs)
-    os.close(started[0].pipe)
+    os.close(started[0][1])
 
 
 def test_a_reader_of_the_gpu_check_exits_with_0_if_its_pipe_is_closed() -> None:
-    child = readers.start(Reader("slow", (), 60))
-    os.close(child.pipe)
-    assert exit_code(child) == 0
+    process, pipe = readers.start(Reader("slow", (), 60))
+    os.close(pipe)
+    assert exit_code(process) == 0
 
 
 def test_a_reader_of_the_gpu_check_with_much_output_finishes_while_another_hangs() -> None:
