@@ -35,3 +35,12 @@ class Client:
             self._sender_at = now
         until = min(self._sender_at + SENDER_PATIENCE_S, self._client_at + CLIENT_PATIENCE_S)
         return now < until
+
+    def brings(self, name: str, file: str = "") -> bool:
+        """Wait for a file of the setup's folder, usually NAME itself; return whether it came. The
+        link over which it comes may break and come back."""
+        while not self._folder.has(file or name):
+            if not self.may_send(name):
+                return False
+            time.sleep(0.1)
+        return True

@@ -185,6 +185,12 @@ def write_whole(path: str | os.PathLike[str], text: str, mode: int = 0o666) -> N
         raise
 
 
+def remove_file(path: str) -> None:
+    """Remove a file, if it is there. Raises OSError."""
+    with suppress(FileNotFoundError):
+        os.unlink(path)
+
+
 def note_end(run: RunFolder, why: str) -> None:
     """Write that a run was ended, unless its end is there. Raises OSError."""
     if not (run.has("exit") and run.has("ended")):

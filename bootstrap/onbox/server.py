@@ -12,7 +12,6 @@ import json
 import os
 import re
 import time
-from contextlib import suppress
 from glob import escape, glob
 from subprocess import DEVNULL, Popen
 
@@ -20,7 +19,7 @@ from .env_files import env_file
 from .processes import forget_locale, identity, is_alive
 from .python.uv import Uv
 from .retries import Retries
-from .run_folder import RunFolder, end_of, lines_of, write_whole
+from .run_folder import RunFolder, end_of, lines_of, remove_file, write_whole
 from .run_processes import reap
 from .short_program import run
 from .step_report import StepError, answer, question
@@ -101,8 +100,7 @@ class PeoplesServer:
     def _stop(self) -> None:
         reap(None, [RunFolder(self._place).first("pid")], time.time() + _GRACE_S)
         for name in ("pid", "secret"):
-            with suppress(FileNotFoundError):
-                os.unlink(f"{self._place}/{name}")
+            remove_file(f"{self._place}/{name}")
 
     def _make(self) -> None:
         # A profile's settings of uv and pip are only for its own environment.

@@ -15,7 +15,7 @@ from contextlib import suppress
 
 from . import MAIN
 from .processes import begin_apart, is_alive
-from .run_folder import QUEUED, RUNNING, RunFolder, lines_of, runs_below, write_whole
+from .run_folder import QUEUED, RUNNING, RunFolder, lines_of, remove_file, runs_below, write_whole
 from .step_report import question
 
 _LOOKS = 30  # until the lease's monitor has seen what was added: it looks every ten seconds
@@ -132,8 +132,7 @@ def wipe(_: RunFolder, asked: dict[str, str]) -> Iterator[str]:
         return
     with lock:
         for run in runs_below(f"{asked['home']}/runs"):
-            with suppress(FileNotFoundError):  # addresses are secrets, too
-                os.unlink(f"{run.path}/notify_to")
+            remove_file(f"{run.path}/notify_to")  # addresses are secrets, too
         wiped = env_files.wipe(asked["home"], asked["names"].split())
     yield from map("wiped\t{}".format, wiped)
 

@@ -378,11 +378,8 @@ class Addresses:
 
     def _ask(self) -> None:
         tell("wait code=data-addresses")
-        client = Client(str(self._file.parent))
-        while not self._file.exists():
-            if not client.may_send("addresses"):
-                raise DataError("data-missing", "no signed URLs arrived from your machine")
-            time.sleep(0.1)
+        if not Client(str(self._file.parent)).brings("addresses", self._file.name):
+            raise DataError("data-missing", "no signed URLs arrived from your machine")
         rows: dict[int, dict[str, Any]] = {}
         with self._file.open(encoding="utf-8") as lines:
             self._file.unlink()

@@ -269,7 +269,7 @@ def write(box_home: Path, wanted: dict[str, Any]) -> str:
             shutil.rmtree(old, ignore_errors=True)
     folder.mkdir(parents=True, mode=0o700)
     watch = {name: wanted[name] for name in ("rank", "token", "least")}
-    watch |= {"count": len(ips), "address": ips[0], "port": wanted["watch_port"]}
+    watch.update(count=len(ips), address=ips[0], port=wanted["watch_port"])
     names = " ".join(map(str, wanted["names"]))
     files = {
         "watch.json": json.dumps(watch),
@@ -284,49 +284,34 @@ def write(box_home: Path, wanted: dict[str, Any]) -> str:
     return interface
 
 
+_OURS = "BOXSTRAP_NODE_RANK BOXSTRAP_NUM_NODES BOXSTRAP_NODE_IPS BOXSTRAP_GPUS_PER_NODE"
+_ENGINES = (
+    "SKYPILOT_NODE_RANK SKYPILOT_NUM_NODES SKYPILOT_NODE_IPS SKYPILOT_NUM_GPUS_PER_NODE",
+    "DSTACK_NODE_RANK DSTACK_NODES_NUM DSTACK_NODES_IPS DSTACK_GPUS_PER_NODE",
+)
+"""As each names rank, number and addresses of the nodes, and the GPUs of one."""
+
+
 def environment(wanted: dict[str, Any], interface: str) -> str:
     """Return the variables of this rank as lines for a shell."""
     rank, ips, gpus = int(wanted["rank"]), list(wanted["addresses"]), int(wanted["gpus"])
     count, port, lines = len(ips), wanted["port"], "\n".join(wanted["addresses"])
-    values: dict[str, object] = {
-        "MASTER_ADDR": ips[0],
-        "MASTER_PORT": port,
-        "NODE_RANK": rank,
-    }
+    values: dict[str, object] = {"MASTER_ADDR": ips[0], "MASTER_PORT": port, "NODE_RANK": rank}
     if wanted["least"]:  # the user's own flags say how torchrun meets
         # Else torchrun goes by the hosts' names, which boxes often can't resolve.
         values["PET_LOCAL_ADDR"] = ips[rank]
         values["PET_RDZV_CONF"] = f"is_host={'true' if rank == 0 else 'false'}"
     else:
-        values |= {
-            "PET_NNODES": count,
-            "PET_NODE_RANK": rank,
-            "PET_MASTER_ADDR": ips[0],
-            "PET_MASTER_PORT": port,
-        }
+        values.update(PET_NNODES=count, PET_NODE_RANK=rank)
+        values.update(PET_MASTER_ADDR=ips[0], PET_MASTER_PORT=port)
         if gpus:
             values["PET_NPROC_PER_NODE"] = gpus
-    values |= {
-        "ACCELERATE_NUM_MACHINES": count,
-        "ACCELERATE_MACHINE_RANK": rank,
-        "ACCELERATE_MAIN_PROCESS_IP": ips[0],
-        "ACCELERATE_MAIN_PROCESS_PORT": port,
-        "ACCELERATE_NUM_PROCESSES": count * max(1, gpus),
-        "BOXSTRAP_NODE_RANK": rank,
-        "BOXSTRAP_NUM_NODES": count,
-        "BOXSTRAP_NODE_IPS": lines,
-        "BOXSTRAP_GPUS_PER_NODE": gpus,
-        "SKYPILOT_NODE_RANK": rank,
-        "SKYPILOT_NUM_NODES": count,
-        "SKYPILOT_NODE_IPS": lines,
-        "SKYPILOT_NUM_GPUS_PER_NODE": gpus,
-        "DSTACK_NODE_RANK": rank,
-        "DSTACK_NODES_NUM": count,
-        "DSTACK_NODES_IPS": lines,
-        "DSTACK_MASTER_NODE_IP": ips[0],
-        "DSTACK_GPUS_PER_NODE": gpus,
-        "DSTACK_GPUS_NUM": count * gpus,
-    }
+    values.update(ACCELERATE_NUM_MACHINES=count, ACCELERATE_MACHINE_RANK=rank)
+    values.update(ACCELERATE_MAIN_PROCESS_IP=ips[0], ACCELERATE_MAIN_PROCESS_PORT=port)
+    values["ACCELERATE_NUM_PROCESSES"] = count * max(1, gpus)
+    for own in (_OURS, *_ENGINES):
+        values.update(zip(own.split(), (rank, count, lines, gpus)))  # noqa: B905 - Python 3.8
+    values.update(DSTACK_MASTER_NODE_IP=ips[0], DSTACK_GPUS_NUM=count * gpus)
     text = [f"export {name}={shlex.quote(str(value))}" for name, value in values.items()]
     # The profile's own setting stays. Without `=` the names of NCCL are beginnings of names.
     names = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME") if interface else ()
@@ -338,10 +323,7 @@ def environment(wanted: dict[str, Any], interface: str) -> str:
 def of_engine(count: str) -> str:
     """Return the variables of this rank, if SkyPilot or dstack gave it so many nodes, else "". They
     began the others, and end them."""
-    for names in (
-        "SKYPILOT_NODE_RANK SKYPILOT_NUM_NODES SKYPILOT_NODE_IPS SKYPILOT_NUM_GPUS_PER_NODE",
-        "DSTACK_NODE_RANK DSTACK_NODES_NUM DSTACK_NODES_IPS DSTACK_GPUS_PER_NODE",
-    ):
+    for names in _ENGINES:
         rank, nodes, ips, gpus = (os.environ.get(name, "") for name in names.split())
         if rank and ips and nodes == count:
             wanted = {"rank": rank, "gpus": gpus or 0, "addresses": ips.split()}

@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-import time
 from contextlib import suppress
 
 from .. import MAIN
@@ -92,10 +91,8 @@ class UvWheel:
         if not client.may_send("uv"):
             return False
         tell("wait code=uv-unlisted")
-        while not os.path.isfile(sent):
-            if not client.may_send("uv"):
-                return False
-            time.sleep(0.1)
+        if not client.brings("uv", "uv.whl"):
+            return False
         with open(sent, "rb") as file:
             wheel = file.read()
         if wheel:

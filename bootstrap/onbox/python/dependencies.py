@@ -9,7 +9,6 @@ fetches the dependency itself.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Sequence
 
 from ..client import Client
@@ -24,11 +23,8 @@ def await_dependencies(home: str, setup: str, rows: Sequence[str]) -> None:
     split = [row.split(" ", 2) for row in rows]
     if os.environ.get("CLIENT_SENDS") and not all(_is_here(home, *row[:2]) for row in split):
         tell("wait code=dependencies")
-        client = Client(setup)
-        while not os.path.isfile(f"{setup}/dependencies"):
-            if not client.may_send("dependencies"):
-                raise StepError("dependency-missing", "a private dependency never arrived")
-            time.sleep(0.1)
+        if not Client(setup).brings("dependencies"):
+            raise StepError("dependency-missing", "a private dependency never arrived")
     _lead_git(home, split)
 
 

@@ -16,9 +16,11 @@ from ..run_folder import lines_of, names_in, runs_below
 from .complete_files import Files
 from .run_results import RunResults, is_same
 
-Row = tuple[str, str, int, str, Mapping[str, int]]
-"""Results (of a run, KEY/NAME) or cache, its name, bytes, what became of it: removed, safe (it
-could be), used, or kept (its run may be resumed); of results the files: place and bytes."""
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    Row = tuple[str, str, int, str, Mapping[str, int]]
+    """Results (of a run, KEY/NAME) or cache, its name, bytes, what became of it: removed, safe (it
+    could be), used, or kept (its run may be resumed); of results the files: place and bytes."""
 CACHES = ("huggingface/hub", "huggingface/xet", "torch/hub", "pip", "uv")
 """Below `cache/`. What else is there, such as prepared datasets, was computed."""
 

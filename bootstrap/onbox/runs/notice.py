@@ -279,7 +279,7 @@ def _save(run: Path) -> subprocess.Popen[bytes] | None:
     except (OSError, IndexError):
         return None
     own = {name: value for name, value in os.environ.items() if name != "LC_ALL"}
-    own |= {"BOXSTRAP_RUN": str(run), "BOXSTRAP_PID": child, "PYTHONUNBUFFERED": "1"}
+    own.update(BOXSTRAP_RUN=str(run), BOXSTRAP_PID=child, PYTHONUNBUFFERED="1")
     own.setdefault("LANG", "C.UTF-8")
     words = [_IN_ENVIRONMENT, "bash", str(run.parents[2] / "env"), venv, command]
     with log, contextlib.suppress(OSError):

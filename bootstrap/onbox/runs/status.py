@@ -42,9 +42,9 @@ FULL = 16 << 20
 """Bytes free with which a disk is full: log and results may have had no room."""
 LONGEST = 3000
 """Characters of a command, and of other notes of a run."""
-_PARTS = {"killed": "killed", "uploaded": "uploaded", "notice": "interrupted", "gpus": "gpus"}
-_PARTS |= {"node": "nodes/about", "waits_for": "nodes/waits", "commit": "commit", "work": "work"}
-_PARTS |= {"snapshot": "snapshot", "session": "session", "command": "command"}
+_PARTS = {"notice": "interrupted", "node": "nodes/about", "waits_for": "nodes/waits"}
+_PARTS.update((name, name) for name in ("killed", "uploaded", "gpus", "commit", "work"))
+_PARTS.update((name, name) for name in ("snapshot", "session", "command"))
 
 
 class BoxRuns:

@@ -20,7 +20,7 @@ from .. import step_report
 from ..env_files import forget_login
 from ..git import BoxTree
 from ..processes import forget_locale, identity
-from ..run_folder import alive_in, write_whole
+from ..run_folder import alive_in, remove_file, write_whole
 from ..run_processes import stop_run
 from ..run_queue import take_out
 from ..steps.apply import do_step
@@ -84,8 +84,7 @@ class BoxSetup:
         except EarlyEnd as early:
             end = early
         # Those that no step took.
-        with suppress(FileNotFoundError):
-            os.unlink(f"{self._folder}/secrets")
+        remove_file(f"{self._folder}/secrets")
         self._events.note_state(self._id, "over", end.exit_code)
         why = [f"code={end.why}"] if end.why else []
         # Who reads of the end may begin the next one before this process is gone.

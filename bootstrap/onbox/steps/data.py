@@ -8,7 +8,6 @@ import hashlib
 import json
 import os
 import re
-import time
 from functools import cached_property
 from pathlib import Path
 
@@ -115,16 +114,9 @@ class DataStep(BoxStep):
             fetch_items(missing, self._places, self._records)
 
     def _await_data(self) -> None:
-        """It comes over the login of the machine that started this; that link may break and come
-        back."""
-        client, setup = Client(self.setup.folder), RunFolder(self.setup.folder)
-        while not setup.has("data.sent"):
-            if not client.may_send("data"):
-                raise StepError(
-                    "data-missing", "the data to be sent from your machine never arrived"
-                )
-            time.sleep(0.1)
-        if setup.first("data.sent") != "all":
+        if not Client(self.setup.folder).brings("data", "data.sent"):
+            raise StepError("data-missing", "the data to be sent from your machine never arrived")
+        if RunFolder(self.setup.folder).first("data.sent") != "all":
             why = "boxstrap on your machine says why"
             raise StepError("data-missing", "not all data could be sent", why)
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import os
 import time
-from contextlib import suppress
 
 from ..quoted import quoted
-from ..run_folder import RunFolder, lines_of, write_whole
+from ..run_folder import RunFolder, lines_of, remove_file, write_whole
 from ..runs.keep_monitor import is_kept, keep, keeping
 from ..step_report import caution, tell
 from .step import BoxStep
@@ -35,8 +34,7 @@ class LeaseStep(BoxStep):
         terms = f"{self.home}/lease.json"
         if not os.path.isfile(terms):
             for word in ("state", "extended", "ids", "digests"):
-                with suppress(FileNotFoundError):
-                    os.unlink(f"{self.home}/lease.{word}")
+                remove_file(f"{self.home}/lease.{word}")
         write_whole(terms, self.values.lease, 0o600)
         self._begin_at_boot("/root/onstart.sh")
         keep(self.home)

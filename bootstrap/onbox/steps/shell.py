@@ -11,7 +11,7 @@ from functools import cached_property
 from ..env_files import add_earlier_secrets, privately, write_env_files, write_secrets
 from ..processes import is_alive
 from ..quoted import quoted
-from ..run_folder import RunFolder, lines_of, names_in, secrets_of, write_whole
+from ..run_folder import RunFolder, lines_of, names_in, remove_file, secrets_of, write_whole
 from ..short_program import which
 from ..step_report import StepError, caution, tell
 from .step import BoxStep
@@ -135,8 +135,7 @@ class ShellStep(BoxStep):
         wanted = {name: value for name, value in known.items() if name in asked}
         if not wanted:
             for path in (kept, f"{kept}.ids", f"{kept}.earlier"):
-                with suppress(FileNotFoundError):
-                    os.unlink(path)
+                remove_file(path)
         elif wanted != held:
             # Logs of runs that were started with others: they are redacted in them.
             earlier = {name: value for name, value in held.items() if wanted.get(name) != value}

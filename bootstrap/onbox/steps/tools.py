@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 
 from ..packages import Packages, find_manager
 from ..quoted import quoted
 from ..retries import Retries
-from ..run_folder import lines_of, write_whole
+from ..run_folder import lines_of, remove_file, write_whole
 from ..short_program import which
 from ..step_report import caution
 from .step import BoxStep
@@ -57,8 +56,7 @@ class ToolsStep(BoxStep):
         else:
             self._install(manager, [*missing], wanted)
         if manager or not wanted:
-            with suppress(FileNotFoundError):
-                os.unlink(self._lacking)
+            remove_file(self._lacking)
 
     def _install(self, manager: str, names: list[str], wanted: Sequence[str]) -> None:
         log = f"{self.setup.folder}/logs/tools.log"

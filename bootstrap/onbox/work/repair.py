@@ -8,7 +8,7 @@ from contextlib import suppress
 from time import sleep
 
 from ..git import BoxTree
-from ..run_folder import RunFolder, end_of, lines_of, names_in, write_whole
+from ..run_folder import RunFolder, end_of, lines_of, names_in, remove_file, write_whole
 from ..step_report import StepError, caution, log
 from .edits import begins_like, cut_files, find_edits
 from .placed import git_hash, index_as_placed, name_store, take_over
@@ -50,8 +50,7 @@ def free_locks(git_folder: str, folder: str) -> None:
         locks = locks_in(git_folder)
         if not locks or not _is_git_at_work(folder):
             for lock in locks:
-                with suppress(FileNotFoundError):  # a git that just ended took it along
-                    os.unlink(lock)
+                remove_file(lock)  # a git that just ended took it along
             return
         sleep(0.2)
     raise StepError("git-busy", f"another git is at work in {folder}: {locks[0]}")
@@ -170,8 +169,7 @@ class Repair:
         self._repair_head()
         index = f"{work.folder}/index"
         if not is_index_right(index, self._id_length) or work.run("ls-files").code:
-            with suppress(FileNotFoundError):
-                os.unlink(index)
+            remove_file(index)
             work.ask("read-tree", "HEAD")
         fsck = ("fsck", "--connectivity-only", "--no-dangling", "--no-progress", "HEAD")
         if not work.succeeds(*fsck):
@@ -187,8 +185,7 @@ class Repair:
         if not work.id_of("HEAD^{tree}"):
             last = self._last_head()
             name = head[len("ref: ") :] if head.startswith("ref: ") else "HEAD"
-            with suppress(FileNotFoundError):
-                os.unlink(f"{work.folder}/{name}")
+            remove_file(f"{work.folder}/{name}")
             if name == "HEAD":
                 write_whole(f"{work.folder}/HEAD", f"{last}\n")
             work.ask("update-ref", "--no-deref", name, last)
@@ -215,8 +212,7 @@ class Repair:
             if not placed.run("ls-files").code:
                 index_as_placed(placed)
                 return
-        with suppress(FileNotFoundError):
-            os.unlink(index)
+        remove_file(index)
         if not placed.succeeds("read-tree", "HEAD"):
             remove_folder(placed.folder)
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 
 from ..git import BoxGit
 from ..processes import identity
-from ..run_folder import names_in, write_whole
+from ..run_folder import names_in, remove_file, write_whole
 from ..short_program import ProgramEnd
 from ..step_report import StepError, question
 from .repair import free_locks, remove_folder, wrong_packs
@@ -60,8 +60,7 @@ def open_store(store: str, object_format: str) -> BoxGit:
 
 
 def take_objects(store: BoxGit, given: bytes | int) -> ProgramEnd:
-    with suppress(FileNotFoundError):
-        os.unlink(f"{store.folder}.refused")
+    remove_file(f"{store.folder}.refused")
     done = store.run(*_TAKING, store.folder, given=given)
     if any(words in done.errors for words in _FULL):
         # If it were sent again, it would be refused again: the step that waits for it ends.

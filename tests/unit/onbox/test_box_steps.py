@@ -113,7 +113,11 @@ def test_a_setup_steps_reason_to_run_comes_from_its_record_and_its_check(
     assert (tmp_path / "steps/some.ok").read_text() == "v1 \n"
 
 
-NEWER = re.compile(r"\.remove(?:suf|pre)fix\(|from functools import (?:.*, )?cache\b|strict=")
+NEWER = re.compile(
+    r"""\.remove(?:suf|pre)fix\(|from functools import (?:.*, )?cache\b|strict="""
+    r"""|\|= \{\s*"[^"]*":|^\w+ = (?:dict|list|set|tuple|Mapping|Sequence)\[""",
+    re.MULTILINE,
+)
 OF_ENVIRONMENTS = {"onbox/python/bytecode.py", "onbox/python/imports.py"}
 """They run on the training's Python, and compile nothing on one before 3.10."""
 

@@ -112,6 +112,6 @@ def test_a_reader_of_the_gpu_check_that_crashes_is_noted_but_a_python_error_rais
 ) -> None:
     (crash,) = readers.run([Reader("crash", (), 60)])
     assert (crash.whole, crash.last, crash.late) == (False, "b", False)
-    assert exit_code(started[0]) == -11
+    assert exit_code(started[0][0]) == -11
     with pytest.raises(OwnError, match=r"the reader ours failed: ValueError: no such thing"):
         readers.run([Reader("ours", (), 60)])
