@@ -30,9 +30,11 @@ def forget_box(box: KnownBox) -> None:
     shutil.rmtree(aside, ignore_errors=True)
 
 
-def is_forgotten(name: str) -> bool:
-    """Whether a box of this name was forgotten here, and was not met again since."""
-    return any(former.get("name") == name for former in _names().values())
+def is_forgotten(name: str, created: float | None = None) -> bool:
+    """Whether a box of this name, or the one that was met at `created`, was forgotten here, and was
+    not met again since."""
+    found = [former for former in _names().values() if former.get("name") == name]
+    return any(created in (None, former.get("created")) for former in found)
 
 
 def met_again(box: KnownBox, own: Collection[float] = ()) -> KnownBox | None:

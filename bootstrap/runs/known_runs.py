@@ -17,6 +17,7 @@ from bootstrap.boxes.at_home import RunAtHome, all_kept, kept_of_repository, ord
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.boxes.run import called, repository_names
 from bootstrap.errors import BoxstrapError, UnreachableError, UsageError, WhichBoxError
+from bootstrap.link.forgotten import is_forgotten
 from bootstrap.link.record import KnownBox, all_boxes, ended_boxes
 from bootstrap.link.registry import box_by_name
 from bootstrap.link.target import BoxOptions
@@ -211,7 +212,6 @@ def run_rows(
 ) -> list[str]:
     """Return the runs as text, each in two lines if a terminal of `width` is too narrow."""
     names = repository_names({one.kept.repository for one in listed})
-    given_back = {(box.name, box.created) for box in ended_boxes()}
     rows = []
     for one in listed[:_SHOWN]:
         kept, run = one.kept, one.kept.run
@@ -220,7 +220,7 @@ def run_rows(
         gone = " (gone)" if one.is_gone else ""
         texts = _RESULTS if kept.results or kept.results_there else {**_RESULTS, **_UNASKED}
         where = f"{texts[one.results]}, {_LOG[one.log]}"
-        if one.is_gone and (kept.box, kept.created) not in given_back:  # it may be there still
+        if one.is_gone and is_forgotten(kept.box, kept.created):  # it may be there still
             gone, where = " (forgotten)", where.replace("went with", "left on")
         when, outcome = _when(kept, now), _outcome(kept, now)
         rows.append((name, f"{kept.box}{gone}", when, outcome, commit, kept.metric[:60], where))

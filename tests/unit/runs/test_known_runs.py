@@ -11,6 +11,7 @@ from bootstrap.boxes.at_home import RunAtHome, note_seen, seen_on
 from bootstrap.errors import UnreachableError
 from bootstrap.link import BoxOptions, KnownBox, parse_host, record, save_box
 from bootstrap.link.endpoint import resolve
+from bootstrap.link.forgotten import forget_box
 from bootstrap.link.wire import not_found
 from bootstrap.runs import known_runs, status
 from bootstrap.runs.known_runs import ListedRun, box_of_runs, known_on, run_rows
@@ -110,19 +111,21 @@ def test_a_log_that_was_pulled_before_its_run_ended_is_listed_as_partly_at_home(
         assert [known_runs._listed(one, False).log for one in known_on(box)] == [where]
 
 
-def test_runs_says_that_results_went_with_a_destroyed_box_and_were_left_on_a_forgotten_one() -> (
-    None
-):
-    box = save_box(KnownBox("gpu", "root@203.0.113.1:22", "203.0.113.1"))
+@pytest.mark.parametrize(
+    ("forgets", "gone", "there"), [(False, "gone", "went with"), (True, "forgotten", "left on")]
+)
+def test_runs_says_that_results_went_with_a_destroyed_box_and_were_left_on_a_forgotten_one(
+    forgets: bool, gone: str, there: str
+) -> None:
+    box = KnownBox("gpu", "root@203.0.113.1:22", "203.0.113.1", created=1.0)
+    pin = f"x ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI{'A' * 43}\n"
+    record.save_with_pin(box, pin, is_new=True)
+    (forget_box if forgets else record.retire)(box)
     kept = RunAtHome(box.name, box.created, box.host_text, RUN)
     lost = [ListedRun(kept, is_gone=True, results="lost", log="lost")]
     (row,) = run_rows(lost, 9e3, None, every=False)
-    assert "gpu (forgotten)" in row
-    assert "results, if any, left on the box, log left on the box" in row
-    record.retire(box)
-    (row,) = run_rows(lost, 9e3, None, every=False)
-    assert "gpu (gone)" in row
-    assert "results, if any, went with the box, log went with the box" in row
+    assert f"gpu ({gone})" in row
+    assert f"results, if any, {there} the box, log {there} the box" in row
 
 
 def test_a_pulled_run_is_listed_in_both_clones_that_share_its_tree_on_a_box(tmp_path: Path) -> None:
