@@ -326,7 +326,9 @@ def write_comparison(
         "best_value": value,
         f"{report.noun}s": report.results,
     }
-    return data, "\n".join([*_table(report), "", f"report: {page}"])
+    summary = _summary(report)
+    table = [*aligned(_rows(report)), *(["", *summary] if summary else [])]
+    return data, "\n".join([*table, "", f"report: {page}"])
 
 
 def _rows(report: Comparison) -> list[tuple[str, ...]]:
@@ -373,11 +375,6 @@ def _summary(report: Comparison) -> list[str]:
     if report.total:
         lines.append(f"all {report.noun}s: {dollars(report.total)}")
     return lines
-
-
-def _table(report: Comparison) -> list[str]:
-    summary = _summary(report)
-    return [*aligned(_rows(report)), *(["", *summary] if summary else [])]
 
 
 def _number(value: float | None) -> str:

@@ -20,12 +20,7 @@ from bootstrap.link.target import parse_host
 from bootstrap.paths import config_dir
 from bootstrap.providers import place_of
 
-_WILD = frozenset("*?")
-
-
-def is_pattern(host: str) -> bool:
-    """Whether a host stands for known boxes by their names: no other host may have `*` or `?`."""
-    return not _WILD.isdisjoint(host)
+_WILD = frozenset("*?")  # no host's own name may have these
 
 
 def choose(hosts: Sequence[str], group: str | None = None) -> list[str]:
@@ -35,7 +30,7 @@ def choose(hosts: Sequence[str], group: str | None = None) -> list[str]:
     known = all_boxes()
     found: dict[str | tuple[str, int, str], str] = {}
     for host in named:
-        for each in _matching(host, known) if is_pattern(host) else [host]:
+        for each in [host] if _WILD.isdisjoint(host) else _matching(host, known):
             identity = _identity(each)
             found.setdefault(identity, identity if isinstance(identity, str) else each)
     return list(found.values())

@@ -133,7 +133,7 @@ def inner_blob(certificate: PublicKey) -> bytes | None:
     """Return the blob of the plain public key that a certificate is for."""
     kind = certificate.kind.removesuffix(CERTIFICATE)
     fields = {"ssh-ed25519": 1, **dict.fromkeys((RSA, *ECDSA), 2)}.get(kind)
-    if not fields or not certificate.is_certificate:
+    if not fields or not certificate.kind.endswith(CERTIFICATE):
         return None
     try:
         parts = unpack_key(certificate.blob)

@@ -36,11 +36,6 @@ class PublicKey:
         """The line for authorized_keys or a provider's page."""
         return f"{self.kind} {base64.b64encode(self.blob).decode()} {self.comment}".rstrip()
 
-    @property
-    def is_certificate(self) -> bool:
-        """Whether a certificate authority signed it."""
-        return self.kind.endswith(CERTIFICATE)
-
     def __str__(self) -> str:
         short = self.kind.removeprefix("ssh-").removeprefix("ecdsa-sha2-").upper()
         return f"{short} {self.fingerprint}"

@@ -122,11 +122,11 @@ def box_by_name(name: str) -> record.KnownBox | None:
 
 def find_known(target: Target, endpoint: Endpoint | None = None) -> record.KnownBox | None:
     """Return the newest box that `target` means: by name, by host text, by address and port."""
-    box = _named(target.text)
-    if box:
+    if box := _named(target.text):
         return box
+    place = endpoint and place_of(endpoint.hostname, endpoint.port, endpoint.user)
     for box in record.all_boxes():
-        if box.host_text == target.text or (endpoint and _is_at(box, endpoint)):
+        if box.host_text == target.text or place_of(box.address, box.port, box.user) == place:
             return None if _is_another(box, target) else box
     return None
 
@@ -323,11 +323,6 @@ def _named(text: str) -> record.KnownBox | None:
         if b.host_text == text or place_of(b.address, b.port, b.user) == place
     )
     return next(there, box)
-
-
-def _is_at(box: record.KnownBox, endpoint: Endpoint) -> bool:
-    place = place_of(endpoint.hostname, endpoint.port, endpoint.user)
-    return place_of(box.address, box.port, box.user) == place
 
 
 def _at(box: record.KnownBox, target: Target, endpoint: Endpoint) -> record.KnownBox:

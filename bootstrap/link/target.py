@@ -326,9 +326,7 @@ def _refuse_dangerous(text: str) -> None:
     if text.startswith("-"):
         raise _wrong(text, "it starts with a dash")
     for char in text:
-        if char in _FORBIDDEN:
-            raise _wrong(text, f"{_show(char)} is not allowed in a host")
-        if char != " " and unicodedata.category(char)[0] in "CZ":
+        if char in _FORBIDDEN or (char != " " and unicodedata.category(char)[0] in "CZ"):
             raise _wrong(text, f"{_show(char)} is not allowed in a host")
 
 

@@ -190,10 +190,8 @@ def forwards(wire: Wire) -> bool:
     """Whether the box's sshd allows forwarding to its own ports. Raises LinkLost."""
     try:
         _close(wire.connect("127.0.0.1", _CLOSED_PORT))
-    except PermissionError:
-        return False
-    except OSError:
-        return True
+    except OSError as error:
+        return not isinstance(error, PermissionError)
     return True
 
 
@@ -204,10 +202,8 @@ def hold(link: ReconnectingLink, back: Callable[[], None]) -> None:
         while link.wire.alive():
             time.sleep(_TICK_S)
         link.reconnect(LinkLost(link.label))
-        try:
+        with contextlib.suppress(LinkLost):
             back()
-        except LinkLost:
-            continue
 
 
 def _copy(
@@ -257,18 +253,15 @@ def is_free(port: int) -> bool:
 def _listen_at(port: int) -> tuple[int, list[socket.socket]]:
     """Listen on `port` of each available loopback address; 0 means any. Raises OSError."""
     listeners: list[socket.socket] = []
-    try:
+    with contextlib.ExitStack() as on_error:
         for family, address in _LOOPBACK:
             try:
-                listeners.append(_listener(family, address, port))
+                listeners.append(on_error.enter_context(_listener(family, address, port)))
             except OSError as error:
                 if not listeners or error.errno not in _NO_IPV6:
                     raise
             port = listeners[0].getsockname()[1]
-    except OSError:
-        for listener in listeners:
-            listener.close()
-        raise
+        on_error.pop_all()
     return port, listeners
 
 

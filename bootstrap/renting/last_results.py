@@ -110,8 +110,10 @@ def find_last_results(
     place = Path(before.result_place) if before.result_place else None
     if place and before.results in ("home", "partly") and (place / MANIFEST).is_file():
         found = [one for path in paths for one in _files_below(place, path)]
-        recorded = _digests_of_pulls(before, known, place)
-        whole = _whole_here(before, PullPlace.again(place), found, recorded)
+        here = PullPlace.again(place)
+        # A file may be newer than the manifest: what pulls put there counts.
+        recorded = recorded_digests(here.record(known.folder, before.run)) if known else {}
+        whole = _whole_here(before, here, found, recorded)
         half = {*found} - whole
         _say_what_is_half(whole, half, screen)
         if before.results == "partly" and whole and not half:
@@ -153,15 +155,6 @@ def _files_below(place: Path, path: str) -> Iterable[str]:
     if not source.is_dir():
         return (path,)
     return (f"{path}/{file.path}" for file in read_source(source).files)
-
-
-def _digests_of_pulls(
-    before: RunAtHome, known: KnownBox | None, place: Path
-) -> Mapping[str, Collection[str]]:
-    """Return the digests of what pulls put there: a file may be newer than the manifest."""
-    if known is None:
-        return {}
-    return recorded_digests(PullPlace.again(place).record(known.folder, before.run))
 
 
 def _whole_here(

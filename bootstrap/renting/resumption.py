@@ -190,8 +190,7 @@ def _taken_away(box: KnownBox, screen: Screen) -> tuple[SetupRequest, RunAtHome]
         with contextlib.suppress(BoxstrapError), BoxLogin.open(BoxOptions(host=box.name), screen):
             pass  # this notes its runs, which a later look may need
         return None
-    seen = sorted(seen_on(box), key=order, reverse=True)
-    before = seen[0] if seen else None
+    before = max(seen_on(box), key=order, default=None)
     if before is None or not (before.run.goes_on or before.run.interruption):
         return None
     if any(one.resumes == before.id for one in [*all_boxes(), *ended_boxes()]):
@@ -276,28 +275,22 @@ def _box_of(before: RunAtHome) -> KnownBox | None:
 
 def _check_is_over(before: RunAtHome, known: KnownBox | None) -> str:
     """Return the name of its box if that is stopped. Raises UsageError if the run may be alive."""
-    is_there = known is not None and not known.ended and bool(rented_host(known))
-    seen = None
-    if known and is_there:
+    seen, is_on = None, known is not None and not known.ended
+    if known and is_on and rented_host(known):
         account, box_id = account_of(known.host_text)
         seen = account.box(box_id)
         if seen is not None and (seen.state is RentedState.GONE or rental.is_another(seen)):
             seen = None
-    elif known and not known.ended and before.run.goes_on:
-        raise _may_be_alive(before)
-    if seen is not None and seen.state not in _OVER and before.run.goes_on:
-        raise _may_be_alive(before)
+        is_on = seen is not None and seen.state not in _OVER
+    if is_on and before.run.goes_on:
+        raise UsageError(
+            f"{before.run.name} of {before.box} may still be alive: as far as known here, nobody "
+            "has ended its box.",
+            where=before.box,
+            hint=f"See: boxstrap status --host {before.box}; to end it: boxstrap stop --host "
+            f"{before.box}; if that box is gone: boxstrap boxes --forget {before.box}",
+        )
     return known.name if known and seen and seen.state is RentedState.STOPPED else ""
-
-
-def _may_be_alive(before: RunAtHome) -> UsageError:
-    return UsageError(
-        f"{before.run.name} of {before.box} may still be alive: as far as known here, nobody has "
-        "ended its box.",
-        where=before.box,
-        hint=f"See: boxstrap status --host {before.box}; to end it: boxstrap stop --host "
-        f"{before.box}; if that box is gone: boxstrap boxes --forget {before.box}",
-    )
 
 
 def spent_on(before: RunAtHome, known: KnownBox | None) -> float:

@@ -366,9 +366,8 @@ class SetupExecutor:
     def _takes_part(self, name: str) -> bool:
         if self.request.holds and name == "train":
             return False
-        if not self.request.only:
-            return True
-        return any(name in closure(step) for step in self.request.only.split(","))
+        only = self.request.only
+        return not only or any(name in closure(step) for step in only.split(","))
 
     def _tell(self, event: Event) -> None:
         if (event.step, event.event) == ("train", "ok"):

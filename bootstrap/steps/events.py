@@ -161,19 +161,17 @@ class EventLines:
 
     def feed(self, chunk: bytes) -> list[Event]:
         events: list[Event] = []
-        start = 0
-        while (end := chunk.find(b"\n", start)) >= 0:
-            self._keep(chunk[start:end])
-            start = end + 1
-            line, size = self._rest, self._rest_size
-            self._forget()
-            self.consumed += size + 1
-            event = parse_event(line) if size <= MAX_LINE else None
+        *ends, rest = chunk.split(b"\n")
+        for end in ends:
+            self._keep(end)
+            self.consumed += self._rest_size + 1
+            event = parse_event(self._rest) if self._rest_size <= MAX_LINE else None
+            self.link_lost()
             if event is None:
                 self.refused += 1
             else:
                 events.append(event)
-        self._keep(chunk[start:])
+        self._keep(rest)
         return events
 
     @property
@@ -183,11 +181,8 @@ class EventLines:
 
     def link_lost(self) -> None:
         """Drop the unfinished line: it is read again from `consumed` on."""
-        self._forget()
+        self._rest, self._rest_size = b"", 0
 
     def _keep(self, piece: bytes) -> None:
         self._rest_size += len(piece)
         self._rest += piece[: MAX_LINE - len(self._rest)]
-
-    def _forget(self) -> None:
-        self._rest, self._rest_size = b"", 0

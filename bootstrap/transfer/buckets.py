@@ -171,7 +171,8 @@ class Bucket:
         try:
             if self._path and not self._path.endswith("/"):
                 with contextlib.suppress(FileNotFoundError):  # no object of that name: a folder
-                    return [_one(obstore.head(self._store, self._path))]
+                    alone = _below("", obstore.head(self._store, self._path))
+                    return [replace(alone, name=alone.name.rpartition("/")[2], is_alone=True)]
             found = self._listed()
         except BaseError as error:
             raise self._refused(error) from None
@@ -224,19 +225,10 @@ class Bucket:
         )
 
 
-def _one(found: ObjectMeta) -> BucketObject:
-    alone = _object(found, found["path"].rpartition("/")[2])
-    return replace(alone, is_alone=True)
-
-
 def _below(prefix: str, found: ObjectMeta) -> BucketObject:
-    name = found["path"][len(prefix) :].lstrip("/") if prefix else found["path"]
-    return _object(found, name or found["path"].rpartition("/")[2])
-
-
-def _object(found: ObjectMeta, name: str) -> BucketObject:
-    tag = found["e_tag"] or ""
-    return BucketObject(name, found["path"], found["size"], tag if tag.strip('"') else "")
+    path, tag = found["path"], found["e_tag"] or ""
+    name = (path[len(prefix) :].lstrip("/") if prefix else path) or path.rpartition("/")[2]
+    return BucketObject(name, path, found["size"], tag if tag.strip('"') else "")
 
 
 def _as_files(found: list[BucketObject], url: str) -> list[BucketObject]:
@@ -256,8 +248,7 @@ def _open_s3(name: str) -> S3Store:
     from obstore.store import S3Store
 
     settings: Any = s3_settings(name)
-    plain = settings.get("aws_endpoint", "").startswith("http://")
-    options: Any = {"allow_http": plain}
+    options: Any = {"allow_http": settings.get("aws_endpoint", "").startswith("http://")}
     return S3Store(name, config=settings, client_options=options, retry_config=_retries())
 
 

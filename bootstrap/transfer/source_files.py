@@ -102,13 +102,11 @@ class _Walk:
         """Each link, and the path below the source to which it leads."""
 
     def folder(self, folder: Path, path: str) -> None:
-        count = 0
         with os.scandir(folder) as entries:
             ordered = sorted(entries, key=lambda entry: os.fsencode(entry.name))
         for entry in ordered:
-            count += 1
             self._entry(entry, f"{path}{decoded_name(os.fsencode(entry.name))}")
-        if not count and path:
+        if not ordered and path:
             self.found.empty.append(path.rstrip("/"))
 
     def _entry(self, entry: os.DirEntry[str], path: str) -> None:
