@@ -81,7 +81,7 @@ torch-arch | torch has no code for this GPU, whose compute capability is {have} 
 
 # repo
 commit-missing | the commit never arrived on the box | run the same command again: it sends it
-box-edits | files were edited on the box, and what was sent changes them | bring them by boxstrap sync --back; or commit, stash or discard them there: the step's log lists them
+box-edits | files were edited on the box, and what was sent changes them | bring them by boxstrap sync --back; or drop them there, by git checkout HEAD -- FILE (rm FILE where git knows none, as in a submodule): the step's log lists them
 box-commits | commits were made on the box that your files here don't build on | bring them by boxstrap sync --back, which says how to merge them; the step's log lists them
 untracked-in-the-way | untracked files on the box lie where the new commit has files | move them away: the step's log lists them
 git-unreachable | the git server doesn't answer | check git.url and the box's network; git.access: over-ssh sends the commit from your machine instead

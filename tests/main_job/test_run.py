@@ -283,7 +283,10 @@ def test_clean_keeps_trees_with_a_live_run_or_results_not_pulled(here: Runner) -
     large.write_bytes(bytes(9 << 20))
     os.link(large, trees[1] / ".venv/large")  # as an environment has files of uv's cache
     shown = here.user.run("--dry", "clean", *TO_LOCAL, "--json").must(9).json()["trees"]
-    assert next(one["bytes"] for one in shown if one["tree"] == beside[0]) < 9 << 20
+    sizes = {one["tree"]: one["bytes"] for one in shown}
+    assert sizes[beside[0]] < 9 << 20
+    told = here.user.run("status", *TO_LOCAL, "--json").must(0).json()["trees"]
+    assert {one["tree"]: one["bytes"] for one in told} == sizes
     assert cleaned(rc=9) == {beside[0]: "removed", beside[1]: "kept"}
     assert cleaned("--discard", beside[1]) == {beside[1]: "removed"}
     assert [tree.exists() for tree in trees] == [True, False, False]

@@ -207,8 +207,8 @@ def _risks(home: str, key: str) -> Iterator[dict[str, Any]]:
 
 
 def _trees(runs: BoxRuns) -> Iterator[dict[str, Any]]:
-    """Yield the trees beside the main ones: for each the last run made in it, and its size, as far
-    as a moment is enough."""
+    """Yield the trees beside the main ones: for each the last run made in it, and what would be
+    free without it (see `disposable.size_of`), as far as a moment is enough."""
     trees = {}
     for tree in trees_of(runs.home):
         # Not the folder's own time: it changes when a run ends.
@@ -221,13 +221,21 @@ def _trees(runs: BoxRuns) -> Iterator[dict[str, Any]]:
             trees[tree.path] = {"key": tree.key, "last": max(made, default=(0, ""))[1]}
     sizes = {}
     if trees:
-        words = ["timeout", str(TREES_S), "sh", "-c", 'for tree; do du -sk -- "$tree"; done', "du"]
+        words = ["timeout", str(TREES_S), "sh", "-c", _OWN_KIB, "sh"]
         with suppress(OSError):
             said = run_program([*words, *trees], os.environ)
             rows = (line.split("\t", 1) for line in os.fsdecode(said.output).splitlines())
             sizes = {row[1]: int(row[0]) for row in rows if len(row) == 2 and row[0].isdigit()}
     for path, about in trees.items():
         yield {"kind": "tree", "name": os.path.basename(path), **about, "kib": sizes.get(path)}
+
+
+_OWN_KIB = r"""
+for tree; do
+  own=$(find "$tree" ! -type d -links 1 -printf '%b\n' |
+    awk '{n += $1} END {if (NR) print int(n / 2)}')
+  printf '%s\t%s\n' "$own" "$tree"
+done"""
 
 
 def _number(text: str) -> int | None:

@@ -176,6 +176,7 @@ def test_an_error_message_contains_the_process_id_or_exit_code_of_its_event():
     assert "exit code 1.5" in explain("command-failed", {"rc": 1.5}).what
     assert explain("never-heard-of", {}).what == "never-heard-of"
     assert explain("torch-arch", {"need": "128", "have": "12.0"}).hint.endswith("cu128")
+    assert "rm FILE where git knows none" in explain("box-edits", {}).hint
 
 
 def test_the_hint_on_torch_lacking_the_gpu_points_to_the_log_if_it_has_no_cuda_version():
