@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from bootstrap.ui.screen import Paint, Reporter, Screen
-from bootstrap.value import Document, document
+from bootstrap.ui.screen import Paint, Reporter, Result, Screen
+from bootstrap.value import document
 
 if TYPE_CHECKING:
     from bootstrap.boxes.run import Run
@@ -269,7 +269,7 @@ class _Collected(Screen):
 
     def result(
         self,
-        data: Mapping[str, object] | Document,
+        data: Result,
         text: str = "",  # noqa: ARG002 - for people
         paint: Paint | None = None,  # noqa: ARG002
     ) -> None:

@@ -25,10 +25,10 @@ from bootstrap.link.target import shortened
 from bootstrap.sizes import duration, first_of
 from bootstrap.steps.events import Event
 from bootstrap.ui import layout
-from bootstrap.ui.screen import Paint, Screen
+from bootstrap.ui.screen import Paint, Result, Screen
 from bootstrap.ui.screens import JsonScreen, PlainScreen
 from bootstrap.ui.steps import RUNNING, Steps
-from bootstrap.value import Document, document
+from bootstrap.value import document
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -72,7 +72,7 @@ class _Told:
         self._name, self._run = f"{name}: ", ""
         self._begins = self._has_several = False
 
-    def note_run(self, data: Mapping[str, object] | Document) -> None:
+    def note_run(self, data: Result) -> None:
         said = document(data)
         run, self._begins = said.get("run"), bool(said.get("first_lines"))
         runs = said.get("runs")
@@ -105,9 +105,7 @@ class _PlainBox(PlainScreen, _Told):
     def warn(self, text: str) -> None:
         super().warn(text.removeprefix(self._name))
 
-    def result(
-        self, data: Mapping[str, object] | Document, text: str = "", paint: Paint | None = None
-    ) -> None:
+    def result(self, data: Result, text: str = "", paint: Paint | None = None) -> None:
         self.note_run(data)
         self.texts.append(self.safe_text(text))
         if not self._brief:
@@ -155,7 +153,7 @@ class _LiveBox(Screen, _Told):
 
     def result(
         self,
-        data: Mapping[str, object] | Document,
+        data: Result,
         text: str = "",
         paint: Paint | None = None,  # noqa: ARG002 - a table has its own colours
     ) -> None:

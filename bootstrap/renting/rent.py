@@ -203,9 +203,8 @@ class Renter:
             return self._rent_next(), True
         hours = lease_hours(wish.order, live.price)
         named = wish.order.lease_hours or wish.order.lease_dollars  # else its lease stays
-        if (
-            named and wish.caps and hours > (live.hours or LEASE_HOURS)
-        ):  # it would cost more than was counted
+        costs_more = hours > (live.hours or LEASE_HOURS)  # than was counted
+        if named and wish.caps and costs_more:
             check_caps(wish.caps, RentalTerms(live.price, hours), now, instead_of=live)
             live = dataclasses.replace(live, hours=hours)
             rental.save_rental(live)
@@ -236,11 +235,8 @@ class Renter:
     def _end_leaving(self, box: Rental) -> None:
         """End a box that was to be given back before, unless somebody may have come since."""
         if not may_be_used_since(box, self._clock.now()):
-            try:
+            with contextlib.suppress(NotSafeError):  # to one of its cluster
                 self._end(box)
-            except NotSafeError:  # to one of its cluster
-                pass
-            else:
                 return
         rental.save_rental(dataclasses.replace(box, state=RentalState.RENTED, ready=True))
         self._reporter.warn(

@@ -42,8 +42,9 @@ from bootstrap.renting.up import UpOptions, rent_and
 from bootstrap.repo.local import known_place
 from bootstrap.runs.known_runs import list_runs
 from bootstrap.sanitize import sanitize
-from bootstrap.setup.new_run import StartedRun
+from bootstrap.setup.new_run import Show, StartedRun, start_run
 from bootstrap.setup.request import RunOptions, SetupRequest
+from bootstrap.setup.sequence import run_setup
 from bootstrap.sizes import dollars
 from bootstrap.ui.screen import Screen
 from bootstrap.value import Document
@@ -88,11 +89,7 @@ class ResumedElsewhere(Document):
 
 
 def resume_elsewhere(
-    request: UpOptions,
-    name: str,
-    screen: Screen,
-    confirm: Callable[[Offer], None],
-    show: Callable[[Sequence[str]], None],
+    request: UpOptions, name: str, screen: Screen, confirm: Callable[[Offer], None], show: Show
 ) -> tuple[Rental, ResumedElsewhere]:
     """Rent a box and let the newest run of that name of this repository go on there.
 
@@ -107,9 +104,7 @@ def resume_elsewhere(
         return rented, ready.ended(started)
 
 
-def resume_on(
-    setup: SetupRequest, name: str, screen: Screen, show: Callable[[Sequence[str]], None]
-) -> ResumedElsewhere:
+def resume_on(setup: SetupRequest, name: str, screen: Screen, show: Show) -> ResumedElsewhere:
     """Let the newest run of that name of this repository go on on the box of `setup`. Called again
     it starts nothing twice. Raises as `resume_elsewhere`, BusyError."""
     with _made_ready(setup, name, screen, show) as ready:
@@ -118,7 +113,7 @@ def resume_on(
 
 @contextlib.contextmanager
 def _made_ready(
-    setup: SetupRequest, name: str, screen: Screen, show: Callable[[Sequence[str]], None]
+    setup: SetupRequest, name: str, screen: Screen, show: Show
 ) -> Iterator[_Resumption]:
     """Find the run, its files, its results and its money. Raises as `resume_elsewhere`."""
     loaded = load_profile(setup)
@@ -151,10 +146,7 @@ def _made_ready(
 
 
 def resume_interrupted(
-    screen: Screen,
-    max_price: float | None,
-    confirm: Callable[[Offer], None],
-    show: Callable[[Sequence[str]], None],
+    screen: Screen, max_price: float | None, confirm: Callable[[Offer], None], show: Show
 ) -> None:
     """Let the newest run of each spot box that was taken away go on elsewhere, once. Raises the
     first error of those that could not, after all were tried."""
@@ -357,13 +349,10 @@ class _Resumption:
     spent: float
     still_costs: str
     screen: Screen
-    show: Callable[[Sequence[str]], None]
+    show: Show
 
     def go_on(self, there: SetupRequest) -> StartedRun:
         """Set the box up, send the results, and start the run; once, however often it is called."""
-        from bootstrap.setup.new_run import start_run
-        from bootstrap.setup.sequence import run_setup
-
         only = dataclasses.replace(there, run=None, sets=(*there.sets, "train=null"))
         try:
             run_setup(only, self.screen)

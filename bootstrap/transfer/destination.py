@@ -225,6 +225,9 @@ class PartialFile:
             self._file = -1
 
 
+Part = PartialFile | WholePart
+
+
 def _write_all(file: int, content: bytes) -> None:
     done = os.write(file, content)
     while done < len(content):
@@ -524,7 +527,7 @@ class Destination(LocalFolder):
     def land(
         self,
         path: str,
-        partial: PartialFile | WholePart,
+        partial: Part,
         ours: Callable[[str, str], Collection[str]],
         replaces: Callable[[str, str, str], None],
     ) -> tuple[str, HomeFile | None]:
@@ -560,7 +563,7 @@ class Destination(LocalFolder):
         yield path
         yield from (name_beside(path, self._run, number) for number in range(1, _MOST_BESIDE))
 
-    def _link_new(self, partial: PartialFile | WholePart, folder: int, name: str) -> bool:
+    def _link_new(self, partial: Part, folder: int, name: str) -> bool:
         """Name the file; return False if the name is taken."""
         parts = self._parts
         try:

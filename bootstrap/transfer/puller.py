@@ -14,9 +14,9 @@ from bootstrap.sizes import size
 from bootstrap.transfer.destination import (
     MANIFEST,
     Destination,
+    Part,
     PartialFile,
     TooLong,
-    WholePart,
     has_more_folders,
     why_refused,
 )
@@ -96,7 +96,7 @@ class ResultReceiver:
         self._partial: PartialFile | None = None
         self._problem = ""
 
-    def receive(self, came: Came) -> Iterator[tuple[BoxFile, PartialFile | WholePart | str]]:
+    def receive(self, came: Came) -> Iterator[tuple[BoxFile, Part | str]]:
         """Yield each file, complete, before it has its name; or the reason why it is not.
 
         Raises NoRoom, NotSafeError if more of a file comes than was announced, and as `came`.
@@ -414,7 +414,7 @@ class Puller:
         self._came(0)
         if any(file.why for file in files):
             time.sleep(_TICK_S)  # a file written while it is read gets another time than it has now
-        waiting: dict[BoxFile, PartialFile | WholePart | None] = {
+        waiting: dict[BoxFile, Part | None] = {
             file: None for file in links if file.why or file.checkpoint
         }
         ready = [file for file in links if file not in waiting]
@@ -432,13 +432,9 @@ class Puller:
         if full is not None:
             raise full
 
-    def _receive(
-        self, came: Came, waiting: dict[BoxFile, PartialFile | WholePart | None], done: PullRound
-    ) -> None:
+    def _receive(self, came: Came, waiting: dict[BoxFile, Part | None], done: PullRound) -> None:
         """Land each file that comes, or let it wait. Raises NoRoom."""
-        held: list[
-            tuple[BoxFile, PartialFile | WholePart]
-        ] = []  # they land together, with their folder
+        held = list[tuple[BoxFile, Part]]()  # to land with their folder
         aside, room = "", 0
         try:
             for file, partial in ResultReceiver(self._landing, self._came).receive(came):
@@ -459,9 +455,7 @@ class Puller:
         finally:
             self._land_all(held, done)
 
-    def _land_all(
-        self, held: list[tuple[BoxFile, PartialFile | WholePart]], done: PullRound
-    ) -> None:
+    def _land_all(self, held: list[tuple[BoxFile, Part]], done: PullRound) -> None:
         files, held[:] = held[:], []
         for file, partial in files:
             self._land(file, partial, done)
@@ -482,10 +476,7 @@ class Puller:
             time.sleep(_LOOK_S)
 
     def _land_waiting(
-        self,
-        look: BoxLook,
-        files: Mapping[BoxFile, PartialFile | WholePart | None],
-        done: PullRound,
+        self, look: BoxLook, files: Mapping[BoxFile, Part | None], done: PullRound
     ) -> list[BoxFile]:
         """Land files that are complete and unchanged, and whose checkpoint is unchanged too; return
         such links."""
@@ -521,7 +512,7 @@ class Puller:
             else:
                 done.missing[file.path] = "later" if file.to in wait else "led"
 
-    def _land(self, file: BoxFile, partial: PartialFile | WholePart, done: PullRound) -> None:
+    def _land(self, file: BoxFile, partial: Part, done: PullRound) -> None:
         """Give a file its name and record it. Raises NoRoom."""
         path, record = file.path, self._record
         try:

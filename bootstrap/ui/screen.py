@@ -64,15 +64,14 @@ _MOST_WARNINGS = 3  # in a row
 TEXT_LENGTH = 100_000  # characters of one text
 
 Paint = Callable[[str], str]
+Result = Mapping[str, object] | Document
 
 
 class Screen(Reporter, ABC):
     """What a task can show: the reports of a setup, and results."""
 
     @abstractmethod
-    def result(
-        self, data: Mapping[str, object] | Document, text: str = "", paint: Paint | None = None
-    ) -> None:
+    def result(self, data: Result, text: str = "", paint: Paint | None = None) -> None:
         """Show the task's result: `data` for programs, `text` for people.
 
         With several calls the data is merged and the texts are shown in order.

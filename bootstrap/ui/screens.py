@@ -20,9 +20,9 @@ from bootstrap.sizes import duration, spent_in_words
 from bootstrap.steps.events import Event
 from bootstrap.ui import layout
 from bootstrap.ui.layout import width_of, write_line
-from bootstrap.ui.screen import TEXT_LENGTH, Paint, Screen
+from bootstrap.ui.screen import TEXT_LENGTH, Paint, Result, Screen
 from bootstrap.ui.steps import FAILED, OK, SKIPPED, WARNED, StepRow, Steps
-from bootstrap.value import Document, document
+from bootstrap.value import document
 
 
 def make_screen(
@@ -121,9 +121,7 @@ class PlainScreen(Screen):
         for line in self.safe_tail(lines):
             self._line(step, "|", line)
 
-    def result(
-        self, data: Mapping[str, object] | Document, text: str = "", paint: Paint | None = None
-    ) -> None:
+    def result(self, data: Result, text: str = "", paint: Paint | None = None) -> None:
         if text:
             write_line(self._out, self.safe_text(text))
 
@@ -231,9 +229,7 @@ class JsonScreen(Screen):
         if len(self._logs) < MOST_ENTRIES:
             self._logs[self.safe_text(step)] = self.safe_tail(lines)
 
-    def result(
-        self, data: Mapping[str, object] | Document, text: str = "", paint: Paint | None = None
-    ) -> None:
+    def result(self, data: Result, text: str = "", paint: Paint | None = None) -> None:
         self._parts.update(
             {self.safe_text(key): self._safe_value(at, key) for key, at in document(data).items()}
         )

@@ -15,9 +15,8 @@ from bootstrap.sizes import duration
 from bootstrap.steps.events import Event
 from bootstrap.ui import layout
 from bootstrap.ui.layout import Part, fit, step_line
-from bootstrap.ui.screen import Paint, Screen
+from bootstrap.ui.screen import Paint, Result, Screen
 from bootstrap.ui.steps import StepRow, Steps
-from bootstrap.value import Document
 
 FRAMES = 8  # a second
 _LABEL = 9
@@ -90,9 +89,7 @@ class TimelineScreen(Screen):
         for each in self.safe_tail(lines):
             self._above(Text.assemble((" | ", "dim"), each))
 
-    def result(
-        self, data: Mapping[str, object] | Document, text: str = "", paint: Paint | None = None
-    ) -> None:
+    def result(self, data: Result, text: str = "", paint: Paint | None = None) -> None:
         if text:
             self._end()
             shown = self.safe_text(text)

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from bootstrap.profile.survey import commands, declared, files, scripts
+from bootstrap.profile.survey import declared, files
+from bootstrap.profile.survey.commands import Install, Said, ScriptCommand
 from bootstrap.profile.survey.files import is_known, package_name, provides, same
+from bootstrap.profile.survey.scripts import Imported
 from bootstrap.profile.values import EXTRA, INDEX_URL, PYTHON, REPO_PATH, REQUIREMENT, fits
 
 # Up to which release a package has wheels for no newer Python than this one.
@@ -38,18 +40,18 @@ class Reasoned:
 class _TrainingPage(NamedTuple):
     """What pages say, and where the training is among it."""
 
-    said: commands.Said
-    own: commands.Install | None  # how the repository itself is installed
-    run: commands.ScriptCommand | None
+    said: Said
+    own: Install | None  # how the repository itself is installed
+    run: ScriptCommand | None
 
-    def trains(self, each: commands.Install) -> bool:
+    def trains(self, each: Install) -> bool:
         """Whether it is in the training's block or section; what has no heading is none."""
         run = self.run
         return run is not None and (
             each.place == run.place or (each.place[:2] == run.place[:2] and run.place.section > 1)
         )
 
-    def is_near(self, each: commands.Install) -> bool:
+    def is_near(self, each: Install) -> bool:
         """Whether it belongs to the training, or to the install of the repository."""
         return self.trains(each) or (self.own is not None and each.place == self.own.place)
 
@@ -83,10 +85,7 @@ class Environment:
 
 
 def find_environment(
-    said: commands.Said,
-    brought: scripts.Imported,
-    run: commands.ScriptCommand | None = None,
-    script: str = "",
+    said: Said, brought: Imported, run: ScriptCommand | None = None, script: str = ""
 ) -> Environment:
     """Return the environment of the repository; `brought`: what its training imports. `run` is the
     page's line for the training `script`: what is installed nearest to it counts."""
@@ -176,7 +175,7 @@ def find_environment(
 
 
 def _bounds(
-    releases: dict[str, tuple[int, int]], names: set[str], run: commands.ScriptCommand | None
+    releases: dict[str, tuple[int, int]], names: set[str], run: ScriptCommand | None
 ) -> Iterator[Reasoned]:
     """Yield bounds of what has none, where newer releases lack what the training uses."""
     if "torch" not in releases and releases.get("timm", _NEWER) <= _OLD_TIMM:
@@ -249,7 +248,7 @@ def _names(requirements: Iterable[str]) -> set[str]:
 
 
 def _in_order(
-    said: commands.Said, packages: list[Reasoned]
+    said: Said, packages: list[Reasoned]
 ) -> tuple[tuple[Reasoned, ...], tuple[Reasoned, ...]]:
     """Split into packages installed together, and those built last with the others present."""
     late = {package for each in said.installs if not each.is_isolated for package in each.packages}
@@ -278,12 +277,10 @@ def _is_wheel(requirement: str) -> bool:
     return requirement.partition("#")[0].endswith(".whl")
 
 
-def _own_install(
-    said: commands.Said, run: commands.ScriptCommand | None
-) -> commands.Install | None:
+def _own_install(said: Said, run: ScriptCommand | None) -> Install | None:
     """Return how a page installs the repository: in the training's section, else for training."""
 
-    def score(each: commands.Install) -> int:
+    def score(each: Install) -> int:
         here = _TrainingPage(said, None, run).trains(each)
         fit = any(_FOR_TRAINING.fullmatch(name) for name in each.extras)
         other = each.extras and all(map(declared.is_for_others, each.extras))
@@ -293,7 +290,7 @@ def _own_install(
     return max(found, key=score, default=None)
 
 
-def _of_launcher(run: commands.ScriptCommand | None, names: set[str]) -> Iterator[Reasoned]:
+def _of_launcher(run: ScriptCommand | None, names: set[str]) -> Iterator[Reasoned]:
     for each in _LAUNCHES.get(run.words[0], ()) if run else ():
         if run and each not in names:
             yield Reasoned(each, f"{run.file or 'the command'} launches the training by it")
@@ -417,9 +414,7 @@ def _of_installs(page: _TrainingPage, own: str) -> list[Reasoned]:
     ]
 
 
-def _of_imports(
-    said: commands.Said, brought: scripts.Imported, names: set[str]
-) -> Iterator[Reasoned]:
+def _of_imports(said: Said, brought: Imported, names: set[str]) -> Iterator[Reasoned]:
     """Yield what training imports but nothing installs, if its package is known or on a page."""
     named = {
         package_name(each): each
@@ -448,7 +443,7 @@ def _once(each: list[Reasoned]) -> tuple[Reasoned, ...]:
 
 
 def _extras(
-    project: declared.Project, page: _TrainingPage, brought: scripts.Imported, *, is_locked: bool
+    project: declared.Project, page: _TrainingPage, brought: Imported, *, is_locked: bool
 ) -> Iterator[Reasoned]:
     """Yield the extras that the page installs for training, and those that bring what the training
     imports and nothing else does: those of other sections, and any that brings torch."""

@@ -11,8 +11,10 @@ from pathlib import Path
 
 from bootstrap.onbox.python.lacking import PACKAGES as PACKAGES_OF
 from bootstrap.profile.survey import commands, files, scripts
+from bootstrap.profile.survey.commands import Said, ScriptCommand
 from bootstrap.profile.survey.environment import Environment, Reasoned, find_environment
 from bootstrap.profile.survey.files import PACKAGES, package_name, provides, same
+from bootstrap.profile.survey.scripts import Imported
 from bootstrap.profile.values import COMMAND, ENV_NAME, PACKAGE, REPO_PATH, fits
 
 _RESULTS = ("out", "outputs", "results", "checkpoints", "runs", "logs")
@@ -92,7 +94,7 @@ def inspect_repository(root: Path, *, command: str = "", script: str = "") -> Fa
     told = Reasoned(command, "as you said") if command else _command(root, run, chosen)
     words = told.value if told else ""
     before, page = _before(said, run), run.file if run else ""
-    brought = scripts.imported(root, chosen) if chosen else scripts.Imported({}, {}, ())
+    brought = scripts.imported(root, chosen) if chosen else Imported({}, {}, ())
     named = scripts.configurations(root, words.split(), run.folder if run else "")
     configured = "\n".join(files.text_of_file(root / path) for path in named.values() if path)
     for tracker in filter(None, chain(*_TRACKED.findall(f"{words}\n{configured}"))):
@@ -202,11 +204,8 @@ def _moved(found: Facts, folder: str, name: str) -> Facts:
 
 
 def _run_of(
-    said: commands.Said,
-    script: str,
-    scores: dict[commands.ScriptCommand, int],
-    users: commands.ScriptCommand | None,
-) -> commands.ScriptCommand | None:
+    said: Said, script: str, scores: dict[ScriptCommand, int], users: ScriptCommand | None
+) -> ScriptCommand | None:
     """Return the command of a page or a run script that runs it; those for a machine that is
     rented come first, and then ones without gaps. What only fetches runs no script."""
     runs = [run for run in said.runs if script == run.script != "" and fits(COMMAND, run.text)]
@@ -230,7 +229,7 @@ def _run_of(
     return min(usable, key=order.__getitem__, default=None)
 
 
-def _command(root: Path, run: commands.ScriptCommand | None, script: str) -> Reasoned | None:
+def _command(root: Path, run: ScriptCommand | None, script: str) -> Reasoned | None:
     """Return how to run the script: as the README or a run script does, else without arguments."""
     if run:
         return Reasoned(run.text, f"{run.file} says so")
@@ -251,9 +250,7 @@ def _by_module(root: Path, script: str, command: str) -> str:
     return re.sub(r"\btorchrun (--standalone )?--nproc_per_node=gpu", f"python {every}", command)
 
 
-def _before(
-    said: commands.Said, taken: commands.ScriptCommand | None
-) -> list[commands.ScriptCommand]:
+def _before(said: Said, taken: ScriptCommand | None) -> list[ScriptCommand]:
     """Return what the README, or else a run script, prepares before the chosen training."""
     if not taken:
         return []
@@ -278,10 +275,7 @@ def _before(
 
 
 def _prepares(
-    each: commands.ScriptCommand,
-    taken: commands.ScriptCommand,
-    said: commands.Said,
-    runs: list[commands.ScriptCommand],
+    each: ScriptCommand, taken: ScriptCommand, said: Said, runs: list[ScriptCommand]
 ) -> bool:
     """Whether a command fetches or makes what the training reads."""
     if _OF_USERS.search(each.place.headings):
@@ -293,7 +287,7 @@ def _prepares(
     return bool(_PREPARES.match(each.script)) or each.script.startswith("data/")
 
 
-def _absent(root: Path, run: commands.ScriptCommand) -> list[str]:
+def _absent(root: Path, run: ScriptCommand) -> list[str]:
     """Return the configurations that a command names by their paths, and that aren't there."""
     found = scripts.configurations(root, run.words, run.folder)
     lacking = [word for word, path in found.items() if not path and word not in run.unfilled]
@@ -308,7 +302,7 @@ def _unfetched(root: Path, folder: str, script: str) -> Iterator[str]:
             yield f"{script} reads {name}, which the repository does not have"
 
 
-def _remark_on_preparation(before: list[commands.ScriptCommand], page: str) -> Iterator[str]:
+def _remark_on_preparation(before: list[ScriptCommand], page: str) -> Iterator[str]:
     """Only remark on what another file runs first: it may be for another size of the training."""
     if before and before[0].file != page and before[0].file.endswith(".sh"):
         named = ", ".join(run.text for run in before)
@@ -316,9 +310,7 @@ def _remark_on_preparation(before: list[commands.ScriptCommand], page: str) -> I
 
 
 def _beside_it(
-    said: commands.Said,
-    run: commands.ScriptCommand | None,
-    scores: dict[commands.ScriptCommand, int],
+    said: Said, run: ScriptCommand | None, scores: dict[ScriptCommand, int]
 ) -> Iterator[str]:
     """Name the run scripts that train too, by a page, and what the box's image may lack."""
     train = [each.file for each in said.runs if scores[each] >= scripts.LIKELY]
@@ -342,7 +334,7 @@ def _beside_it(
 
 
 def _variables(
-    brought: scripts.Imported, run: commands.ScriptCommand | None, *, is_installed: bool
+    brought: Imported, run: ScriptCommand | None, *, is_installed: bool
 ) -> Iterator[tuple[str, Reasoned]]:
     set_ = dict(run.env) if run else {}
     folders = [] if is_installed else [*brought.folders]
@@ -366,9 +358,7 @@ def _variables(
         )
 
 
-def _system(
-    said: commands.Said, run: commands.ScriptCommand | None, known: set[str]
-) -> Iterator[Reasoned]:
+def _system(said: Said, run: ScriptCommand | None, known: set[str]) -> Iterator[Reasoned]:
     """Yield the system's packages that a page installs, and those that MPI needs."""
     seen = set[str]()
     for each in said.installs:
@@ -384,7 +374,7 @@ def _system(
 
 
 def _uncovered(
-    root: Path, script: str, brought: scripts.Imported, near: list[str], known: set[str]
+    root: Path, script: str, brought: Imported, near: list[str], known: set[str]
 ) -> Iterator[tuple[str, str]]:
     seen = set(known)
     found = [(where, module) for module, where in {**brought.packages, **brought.unknown}.items()]
@@ -407,7 +397,7 @@ def _ignored(root: Path) -> list[str]:
 
 
 def _results(  # noqa: PLR0913, PLR0917
-    root: Path, script: str, command: str, brought: scripts.Imported, configured: str, folder: str
+    root: Path, script: str, command: str, brought: Imported, configured: str, folder: str
 ) -> Iterator[Reasoned]:
     written = scripts.outputs(root, script, command, brought, configured) if script else []
     for name in written:
@@ -424,7 +414,7 @@ def _results(  # noqa: PLR0913, PLR0917
 
 
 def _lacking(
-    root: Path, run: commands.ScriptCommand | None, results: tuple[Reasoned, ...]
+    root: Path, run: ScriptCommand | None, results: tuple[Reasoned, ...]
 ) -> Iterator[Reasoned]:
     """Yield what the command is told to read, by a path of the repository that isn't there."""
     words = [part for word in run.words for part in word.split("=", 1)] if run else []
@@ -453,7 +443,7 @@ def _shared_folders(root: Path, lines: list[str]) -> Iterator[Reasoned]:
 
 
 def _secrets(
-    said: commands.Said, script: str, command: str, brought: scripts.Imported, known: set[str]
+    said: Said, script: str, command: str, brought: Imported, known: set[str]
 ) -> Iterator[Reasoned]:
     found = {name: f"{file} logs in with it" for name, file in said.logins.items()}
     for model in _GATED.findall(command):
@@ -468,7 +458,7 @@ def _secrets(
     yield from (Reasoned(name, why) for name, why in found.items())
 
 
-def _without_script(said: commands.Said) -> Iterator[str]:
+def _without_script(said: Said) -> Iterator[str]:
     """Name what trains in a repository that has no script for it."""
     for book in files.inside(said.root):
         if book.suffix == ".ipynb" and scripts.is_training(scripts.source_of(book)):
@@ -481,9 +471,7 @@ def _without_script(said: commands.Said) -> Iterator[str]:
     yield from said.examples[:_NAMED]
 
 
-def _configurations(
-    said: commands.Said, run: commands.ScriptCommand | None, named: dict[str, str]
-) -> Iterator[str]:
+def _configurations(said: Said, run: ScriptCommand | None, named: dict[str, str]) -> Iterator[str]:
     """Name the configurations that may be filled in, and the buckets that they read."""
     paths = [path for path in named.values() if path]
     if run and any("conf" in word for word in run.unfilled) and said.configurations:
@@ -498,7 +486,7 @@ def _configurations(
 
 
 def _remarks(
-    root: Path, script: str, run: commands.ScriptCommand | None, environment: Environment
+    root: Path, script: str, run: ScriptCommand | None, environment: Environment
 ) -> Iterator[str]:
     if run and run.unfilled:
         yield f"the command has places to fill in: {', '.join(run.unfilled[:5])}"
