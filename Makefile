@@ -35,7 +35,7 @@ install: $(VENV)/installed  ## put `boxstrap` and `inv` into .venv/bin
 demo: $(VENV)/installed  ## see a training begin on this machine: no account, no GPU, nothing rented
 	@$(BIN)/boxstrap demo
 
-demo-rent: $(VENV)/dev  ## see a box rented, a training run there, and the box given back: a simulated account, a box of the tests; needs root and a minute
+demo-rent: $(VENV)/dev  ## see a box rented, a training run there, and the box given back: a simulated account, a box of the tests; needs root and a minute, the first time a few
 	@[ "$$(id -u)" = 0 ] || { echo "Boxes need root: sudo make demo-rent" >&2; exit 1; }
 	@$(BIN)/python -m tests.providers.demo
 

@@ -47,6 +47,7 @@ TYPED = (
 def show(rig: Rig, home: Path, typed: Sequence[str] = TYPED) -> tuple[list[str], list[str]]:
     """Run all commands; return the ids rented and those destroyed. Raises CalledProcessError."""
     train = (shipped("templates") / "demo/train.py").read_text("utf-8") + RESULT
+    print("building a box on this machine; the first one takes a few minutes", flush=True)
     with rentable(rig, home, train) as (user, account):
         env = {**user.env, "TERM": os.environ.get("TERM", "dumb")}
         for line in typed:

@@ -17,7 +17,9 @@ def test_run_up_rents_a_box_only_when_the_repository_has_no_box(
     typed = (run, "boxstrap wait", run, "boxstrap wait", "boxstrap boxes", "boxstrap down")
     rented, destroyed = demo.show(mirror_rig, tmp_path / "home", typed)
     assert rented == destroyed == ["9001"]
-    printed = [text for _, text in _sections(capfd.readouterr().out)]
+    told = capfd.readouterr().out
+    assert told.startswith("building a box on this machine")
+    printed = [text for _, text in _sections(told)]
     assert "train-1" in printed[0]
     assert "train-1 finished" in printed[1]
     assert "train-2" in printed[2]

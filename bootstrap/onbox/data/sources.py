@@ -45,6 +45,8 @@ REFUSED_STATUSES = frozenset({400, 401, 402, 403, 404, 405, 406, 410, 414, 416, 
 """Statuses that a retry does not change."""
 CHANGED = 412
 """Status of a server whose file is not in the requested state (Precondition Failed)."""
+_NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")
+"""How OpenSSL, by its version, calls an answer that is no TLS, as of a server of http."""
 NETWORK_ERRORS = (OSError, EOFError, http.client.HTTPException)
 """Errors after which a retry may succeed; URLError and HTTPError are OSErrors."""
 
@@ -141,6 +143,8 @@ class Https:
                     "data-refused",
                     f"{plain(url)}: its certificate is not trusted: {error.reason}",
                 ) from None
+            if getattr(error.reason, "reason", "") in _NO_TLS:
+                raise DataError("data-refused", f"{plain(url)} doesn't speak https") from None
             raise
         except ValueError as error:
             raise DataError(
@@ -157,7 +161,8 @@ class OwnServer(Https):
 def plain(url: str) -> str:
     """Return a URL without its user and query, which may hold credentials."""
     parts = urllib.parse.urlsplit(url)
-    return urllib.parse.urlunsplit((parts.scheme, parts.hostname or "", parts.path, "", ""))
+    host = parts.netloc.rpartition("@")[2]
+    return urllib.parse.urlunsplit((parts.scheme, host, parts.path, "", ""))
 
 
 def _host(url: str) -> tuple[str | None, int | None]:

@@ -158,11 +158,12 @@ class Build:
         code = self._retries.run(lambda: uv.run(["python", "install", "--no-bin", wanted], more))
         if not code and (found := uv.find_python([wanted], more)):
             return found
-        says = f"Python {wanted} is not here"
-        if why := self._retries.network_error():
-            raise StepError(why, f"{says}, and could not be fetched")
+        says, why = f"Python {wanted} is not here", self._retries.network_error()
         log("this box has:")
         uv.run(["python", "list", "--only-installed", "--no-python-downloads"])
+        if why:
+            advice = "one of the listed will do? Set python.version to it"
+            raise StepError(why, f"{says}, and could not be fetched", advice)
         raise StepError("python-version", f"{says} and could not be installed")
 
     def _refuse_missing(self, files: Sequence[str]) -> None:

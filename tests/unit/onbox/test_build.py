@@ -144,6 +144,12 @@ def test_an_environment_is_not_deleted_before_the_python_version_the_repository_
         place.build({".python-version": "# of us\n3.12\r\n"}).build()
     assert refused.value.code == "python-version"
     assert "Python 3.12 is not here" in str(refused.value)
+    monkeypatch.setattr(retries, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr(Retries, "network_error", lambda _: "no-dns")
+    with pytest.raises(StepError, match=r"could not be fetched.*Set python\.version") as refused:
+        place.build().build()
+    assert refused.value.code == "no-dns"
+    assert place.words()[-1].startswith("python list --only-installed")
     assert (place.tree / ".venv/pyvenv.cfg").exists()
     monkeypatch.setenv("FOUND", sys.executable)
     monkeypatch.delenv("ENDS")

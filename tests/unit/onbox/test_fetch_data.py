@@ -12,6 +12,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from email.utils import formatdate
+from http.server import HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ from bootstrap.onbox.steps.data import DataStep
 from bootstrap.onbox.steps.step import SetupFacts
 from bootstrap.onbox.values import Values
 from tests.data_server import DataServer
+from tests.listener import QuietHandler
+from tests.listener import served as serving
 
 BLOCK = 32 * 1024 * 1024
 
@@ -353,9 +356,16 @@ def test_a_data_download_fails_at_its_first_403_or_404(
     assert len(server.asked) == 1
 
 
-def test_data_downloads_refuse_http_redirects_and_unknown_certs(box: BoxHere, server: DataServer):
+def test_data_downloads_refuse_http_redirects_http_servers_and_unknown_certs(
+    box: BoxHere, server: DataServer
+):
     server.redirects["x"] = "http://127.0.0.1/x"
     assert "leads to http://" in box.refused("data-refused", {"from": server.url("x"), "to": "x"})
+    with serving(HTTPServer(("127.0.0.1", 0), QuietHandler)) as http:
+        there = f"https://127.0.0.1:{http.server_port}/x"
+        assert f"{there} doesn't speak https" in box.refused(
+            "data-refused", {"from": there, "to": "x"}
+        )
     del box.env["SSL_CERT_FILE"]
     said = box.refused("data-refused", {"from": server.url("y"), "to": "y"})
     assert "certificate is not trusted" in said
