@@ -67,37 +67,30 @@ def names_again(world: NetworkWorld) -> None:
     world.rented.box.run(f"echo {world.rig.mirror.host} {NAME} >>/etc/hosts")
 
 
+def refuses(world: NetworkWorld) -> None:
+    world.rig.mirror.break_with(503)
+
+
+def stalls(world: NetworkWorld) -> None:
+    world.rig.mirror.stall()
+
+
+def mended(world: NetworkWorld) -> None:
+    world.rig.mirror.mend()
+
+
 CASES = (
     NetworkCase("no DNS", "uv", DNS_SAYS, no_names, names_again),
-    NetworkCase("no DNS", "no uv", DNS_SAYS, no_names, names_again, kind="vast-nouv"),
+    NetworkCase("no DNS", "no uv", DNS_SAYS, no_names, names_again, "vast-nouv"),
+    NetworkCase("index answers 503", "uv", INDEX_SAYS, refuses, mended, own_mirror=True),
     NetworkCase(
-        *("index answers 503", "uv", INDEX_SAYS),
-        lambda world: world.rig.mirror.break_with(503),
-        lambda world: world.rig.mirror.mend(),
-        own_mirror=True,
+        "index answers 503", "apt", INDEX_SAYS, refuses, mended, "runpod", "tools", own_mirror=True
     ),
+    # uv itself retried for over a minute.
     NetworkCase(
-        *("index answers 503", "apt", INDEX_SAYS),
-        lambda world: world.rig.mirror.break_with(503),
-        lambda world: world.rig.mirror.mend(),
-        own_mirror=True,
-        kind="runpod",
-        step="tools",
+        "index stalls", "uv", INDEX_SAYS, stalls, mended, tries_again=False, own_mirror=True
     ),
-    NetworkCase(
-        *("index stalls", "uv", INDEX_SAYS),
-        lambda world: world.rig.mirror.stall(),
-        lambda world: world.rig.mirror.mend(),
-        own_mirror=True,
-        tries_again=False,  # uv itself retried for over a minute
-    ),
-    NetworkCase(
-        *("index stalls", "no uv", INDEX_SAYS),
-        lambda world: world.rig.mirror.stall(),
-        lambda world: world.rig.mirror.mend(),
-        own_mirror=True,
-        kind="vast-nouv",
-    ),
+    NetworkCase("index stalls", "no uv", INDEX_SAYS, stalls, mended, "vast-nouv", own_mirror=True),
 )
 
 
