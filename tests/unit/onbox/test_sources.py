@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from bootstrap.onbox.git import BoxTree
 from bootstrap.onbox.python.environment import BoxEnvironment
 from bootstrap.onbox.python.sources import find_sources
+from tests.cases import parts_of, read_cases
 from tests.unit.setup.scripts import values_of
 
 UTF8, UTF16 = "utf-8", "utf-16"
@@ -164,72 +165,21 @@ def read_by_pip(root: Path) -> Iterable[str]:
     return found
 
 
-SETUP = "from setuptools import setup\nimport deps\nsetup(install_requires={})\n"
-STATIC = '[build-system]\nrequires = ["hatchling"]\n[project]\nname = "own"\n'
-SETUPTOOLS = '[build-system]\n[tool.setuptools.dynamic]\ndependencies = {file = ["deps.in"]}\n'
-HATCH = '[build-system]\n[tool.hatch.metadata.hooks.requirements_txt]\nfiles = ["deps.list"]\n'
 LIB = '[build-system]\n[project]\nname = "lib"\n'
-SOURCES = '[project]\nname = "own"\n[tool.uv.sources]\nlib = {{ path = "libs/lib"{} }}\n'
-LOCK = '[[package]]\nname = "lib"\nsource = {{ {} = "libs/lib" }}\n'
-EDITABLE = {"requirements.txt": "-e .\n", "setup.py": SETUP}
-DEPENDS = {
-    "setup.py": (EDITABLE, "setup.py"),
-    "a list that setup.py reads": (
-        {**EDITABLE, "requirements/base.txt": ""},
-        "requirements/base.txt",
-    ),
-    "a module of setup.py": ({**EDITABLE, "deps.py": ""}, "deps.py"),
-    "setup.cfg": (
-        {**EDITABLE, "setup.cfg": "[options]\ninstall_requires = file: more\n"},
-        "setup.cfg",
-    ),
-    "setup.py of a project": ({"pyproject.toml": STATIC, "setup.py": SETUP}, "setup.py"),
-    "dynamic dependencies": ({"pyproject.toml": SETUPTOOLS, "deps.in": ""}, "deps.in"),
-    "dynamic, of hatch": ({"pyproject.toml": HATCH, "deps.list": ""}, "deps.list"),
-    "dynamic, by requirements": (
-        {"requirements.txt": "-e .[x]", "pyproject.toml": SETUPTOOLS, "deps.in": ""},
-        "deps.in",
-    ),
-    "a folder's": (
-        {"requirements.txt": "./libs/lib\n", "libs/lib/pyproject.toml": LIB},
-        "libs/lib/pyproject.toml",
-    ),
-    "a folder's by name": (
-        {"requirements.txt": "lib @ file:libs/lib\n", "libs/lib/setup.py": ""},
-        "libs/lib/setup.py",
-    ),
-    "uv's sources": (
-        {"pyproject.toml": SOURCES.format(", editable = true"), "libs/lib/setup.py": ""},
-        "libs/lib/setup.py",
-    ),
-    "a lock's folder": (
-        {"uv.lock": LOCK.format("editable"), "pyproject.toml": "", "libs/lib/setup.py": ""},
-        "libs/lib/setup.py",
-    ),
-    "uv's settings": ({"requirements.txt": "torch\n", "uv.toml": ""}, "uv.toml"),
-    "uv's settings in pyproject.toml": (
-        {"requirements.txt": "torch\n", "pyproject.toml": "[tool.uv]\n"},
-        "pyproject.toml",
-    ),
-    "a folder of the profile": ({"setup.py": SETUP, "added": "-e .[x]"}, "setup.py"),
-    "a folder built last": (
-        {"a/setup.py": SETUP, "added": "--no-build-isolation ./a"},
-        "a/setup.py",
-    ),
-    "conda's link": ({"e.yml": "dependencies:\n- pip:\n  - -e .\n", "setup.py": SETUP}, "setup.py"),
-}
+DEPENDS = read_cases(Path(__file__).with_name("sources.txt"))[1:]
 
 
-@pytest.mark.parametrize(("files", "changed"), DEPENDS.values(), ids=DEPENDS)
+@pytest.mark.parametrize("text", [text for _, text in DEPENDS], ids=[name for name, _ in DEPENDS])
 def test_a_change_in_any_file_the_installer_reads_causes_a_rebuilt_environment(
-    tmp_path: Path, files: dict[str, str | bytes], changed: str
+    tmp_path: Path, text: str
 ) -> None:
+    files: dict[str, str | bytes] = {**parts_of(text)}
+    said = dict(line.split(" ", 1) for line in str(files.pop("")).splitlines())
     values = {"conda": "e.yml" if "e.yml" in files else ""}
-    values |= {"added_arguments": str(files.get("added", "")).split()}
-    written = {name: text for name, text in files.items() if name != "added"}
-    before = found_in(tmp_path, {**written, "train.py": "1", "README.md": "1"}, **values)
+    values |= {"added_arguments": said.get("added", "").split()}
+    before = found_in(tmp_path, {**files, "train.py": "1", "README.md": "1"}, **values)
     assert found_in(tmp_path, {"train.py": "2", "README.md": "2"}, **values) == before
-    changes: dict[str, str | bytes] = {changed: "[tool.uv]\n# changed\n"}
+    changes: dict[str, str | bytes] = {said["changes"]: "[tool.uv]\n# changed\n"}
     assert found_in(tmp_path, changes, **values) != before
 
 
