@@ -11,7 +11,7 @@ from tests.main_job.rented import Rented
 from tests.programs import captured
 from tests.unit.repo.repositories import SampleRepository, listing
 from tests.unit.repo.standing import placed, standing
-from tests.unit.repo.states import FILES, STATES, sparse
+from tests.unit.repo.states import FILES, STATES, put_into
 from tests.used_here import seem_set_up
 
 PROFILE = OWN_MACHINE + "python: {requirements: []}\n"
@@ -76,15 +76,15 @@ def test_sync_makes_the_tree_equal_to_the_local_files_byte_for_byte(
     repo.git("commit", "-qm", "Files")
     base = repo.git("rev-parse", "HEAD")
     user.run("setup", "--host", "local").must(0)
-    for state in sorted(seeded.sample(STATES, len(STATES)), key=lambda state: state is sparse):
+    for state in sorted(seeded.sample([*STATES], len(STATES)), key="sparse".__eq__):
         repo.git("reset", "-q", "--hard", base)
         repo.git("clean", "-qffdx")
-        state(repo, seeded)
+        put_into(repo, state, seeded)
         stands = standing(repo.root)
         before = listing(repo.root)
         done = user.run("sync", "--host", "local")
-        assert done.rc == 0, f"{state.__name__}: {done.text}"
-        assert listing(repo.root) == before, state.__name__
+        assert done.rc == 0, f"{state}: {done.text}"
+        assert listing(repo.root) == before, state
         there = placed(user.home / "work/homework")
         there = {path: entry for path, entry in there.items() if not path.startswith(b".venv/")}
-        assert there == stands, state.__name__
+        assert there == stands, state

@@ -27,7 +27,7 @@ from bootstrap.repo.snapshot_store import KEPT, RAW
 from bootstrap.repo.working_files import LEADS_OUT, LEADS_TO_IGNORED
 from tests.unit.repo.repositories import SampleRepository, listing
 from tests.unit.repo.standing import Entry, placed, standing
-from tests.unit.repo.states import make_state
+from tests.unit.repo.states import make_state, put_into
 
 pytestmark = pytest.mark.slow
 
@@ -95,12 +95,12 @@ def test_the_tree_on_the_box_equals_the_working_tree_in_any_random_state(
     assert (before.id, before.changes) == (before.commit, (0, 0, 0))
     assert box.take(repo.root, before) == standing(repo.root)
     for each in happens:
-        each(repo, rng)
+        put_into(repo, each, rng)
     here_now = standing(repo.root)
     touched = listing(repo.root)
     here = read_repository(repo.root)
     found = take_snapshot(here)
-    assert box.take(repo.root, found) == here_now, [each.__name__ for each in happens]
+    assert box.take(repo.root, found) == here_now, happens
     assert take_snapshot(read_repository(repo.root)) == found
     forget_snapshot(here)
     anew = take_snapshot(read_repository(repo.root))
