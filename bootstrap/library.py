@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from bootstrap.errors import UsageError
 from bootstrap.ui.screen import Paint, Reporter, Result, Screen
 from bootstrap.value import document
 
@@ -196,8 +197,6 @@ class Box:
 def _agree(offer: Offer, max_price: float) -> None:
     """Agree to rent this. Raises UsageError if it costs more; no search should have found it."""
     if offer.price > max_price:
-        from bootstrap.errors import UsageError
-
         raise UsageError(f"it costs ${offer.price:.2f} an hour, more than max_price.")
 
 

@@ -19,8 +19,9 @@ from bootstrap.link.target import BoxOptions, parse_host
 from bootstrap.providers.accounts import find_account
 from bootstrap.runs.known_runs import known_on
 from bootstrap.runs.run_end import stop_run
-from bootstrap.setup.new_run import StartedRun
+from bootstrap.setup.new_run import StartedRun, begin_run
 from bootstrap.setup.request import RunOptions, SetupRequest
+from bootstrap.setup.sequence import prepare, refuse_alone
 from bootstrap.ui.screen import Reporter, Screen
 
 _GPU_FILE, _GPU_BYTES = "gpu.said", 4096
@@ -200,9 +201,6 @@ def queue_runs(
 ) -> None:
     """Queue runs on one box, in order, and add each to `done`. Raises as `start_run`, with what was
     not queued."""
-    from bootstrap.setup.new_run import begin_run
-    from bootstrap.setup.sequence import prepare, refuse_alone
-
     if not wanted:
         return
     try:

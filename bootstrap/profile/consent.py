@@ -30,7 +30,7 @@ from bootstrap.profile.values import Permission, ordinary
 from bootstrap.repo.git import GitError, run_git
 from bootstrap.repo.local import lasting_name, name_and_key, open_repository, read_repository
 from bootstrap.repo.names import is_gits, shown
-from bootstrap.repo.place import repository_root
+from bootstrap.repo.place import locate, repository_root
 from bootstrap.repo.urls import without_user_info
 from bootstrap.repo.working_files import credential_by_name
 from bootstrap.sizes import seconds_of
@@ -333,10 +333,8 @@ def _is_private(path: str) -> bool:
 
 def _others(root: Path) -> Iterator[str]:
     """Yield other repositories' folders that `.git` points to: their objects would be sent too."""
-    from bootstrap.repo import place
-
     with contextlib.suppress(UsageError):  # no repository: reported if one is needed
-        yield from (shown(str(other)) for other in place.locate(root).others())
+        yield from (shown(str(other)) for other in locate(root).others())
 
 
 def _is_inside(path: Path, root: Path) -> bool:
