@@ -89,10 +89,7 @@ class ActivityReader:
 
 def is_set_up(box_home: Path) -> bool:
     """Return whether a setup is running: the first line of the lock names its process."""
-    try:
-        return is_alive((box_home / "lock").read_text().split("\n")[0])
-    except OSError:
-        return False
+    return is_alive(RunFolder(box_home).first("lock"))
 
 
 def started_at() -> float:

@@ -7,6 +7,8 @@ from __future__ import annotations
 import os
 import re
 
+from ..run_folder import lines_of
+
 _STATED = {
     "pyproject.toml": (
         r"""^\[project\].*(?:\n(?!\[).*)*?\nrequires-python\s*=\s*(["'])(.*?)\1""",
@@ -21,14 +23,9 @@ _STATED = {
 def accepted(folder: str) -> str:
     """Return the range of the project in that folder; "" if it states none."""
     for name, patterns in _STATED.items():
-        try:
-            with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as file:
-                text = file.read()
-        except OSError:
-            continue
+        text = "\n".join(lines_of(os.path.join(folder, name)))
         for pattern in patterns:
-            found = re.search(pattern, text, re.MULTILINE)
-            if found:
+            if found := re.search(pattern, text, re.MULTILINE):
                 return plain_range(found[2])
     return ""
 

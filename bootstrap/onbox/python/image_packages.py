@@ -18,6 +18,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from ..run_folder import lines_of
+
 SITES = ("lib/python3.*/site-packages", "lib/python3.*/dist-packages")
 INSTALLERS = {"pip", "uv"}
 LEFT_ALONE = {"pip", "setuptools", "wheel"}  # a new environment has its own
@@ -88,10 +90,7 @@ def sites_of(root: Path, own: Path, environment: Path) -> Iterator[ImageSite]:
 
 def base_of(root: Path) -> str:
     """Return the folder of the interpreter that a venv was made with; "" if it is no venv."""
-    try:
-        text = (root / "pyvenv.cfg").read_text("utf-8")
-    except OSError:
-        return ""
+    text = "\n".join(lines_of(root / "pyvenv.cfg"))
     found = re.search(r"^home *= *(.+?) *$", text, re.MULTILINE)
     return found.group(1) if found else ""
 

@@ -20,7 +20,7 @@ from glob import glob
 from pathlib import Path
 from typing import NamedTuple
 
-from ..run_folder import end_of, write_whole
+from ..run_folder import end_of, lines_of, write_whole
 from ..step_report import log, tell
 from . import torch_compat
 from .copy_packages import Copying
@@ -136,9 +136,8 @@ def first_that_fits(
 
 def torch_fits(verdict: Path, backend: str, site: Path) -> bool:
     """Return whether profile and driver allow the image's torch, if it has one."""
-    try:
-        text = (site / "torch" / "version.py").read_text("utf-8")
-    except OSError:
+    text = "\n".join(lines_of(site / "torch" / "version.py"))
+    if not text:
         return True
     if backend not in ("auto", "none"):
         return torch_compat.backend_of(text) == backend

@@ -9,6 +9,8 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
+from ..run_folder import lines_of
+
 MINOR_COMPATIBLE = 11  # from this CUDA on, a driver runs every minor version of its major version
 
 
@@ -201,9 +203,8 @@ def before(target: CudaTarget, backend: str, texts: list[str]) -> Misfit | None:
 
 def after(target: CudaTarget, backend: str, site: Path) -> Misfit | None:
     """Return the misfit of the installed build."""
-    try:
-        text = (site / "torch" / "version.py").read_text("utf-8")
-    except OSError:
+    text = "\n".join(lines_of(site / "torch" / "version.py"))
+    if not text:
         return None
     cuda = CUDA_OF_TORCH.search(text)
     release = re.search(r"^__version__ *= *'([^']*)'", text, re.MULTILINE)

@@ -12,6 +12,7 @@ import stat
 from pathlib import Path
 
 from ..git import BoxTree
+from ..run_folder import RunFolder
 from .run_results import RunResults, is_meant, is_named, runs_of
 
 TYPE_CHECKING = False
@@ -39,7 +40,8 @@ class MadeHere:
         self._environments: dict[str, bool] = {}
         self._since = min((run.begun for run in runs), default=0)
         if not runs and not os.path.exists(f"{notes}/repo.adopted"):
-            self._since = max(map(_modified, (f"{notes}/repo.root", f"{notes}/prepare.ok")))
+            made = map(RunFolder(notes).stat, ("repo.root", "prepare.ok"))
+            self._since = max(one.st_mtime_ns if one else 0 for one in made)
 
     def files(self) -> Iterator[str]:
         """Yield the paths in the tree, but for those in these folders and in git's."""
@@ -72,13 +74,6 @@ class MadeHere:
             is_one = any(os.path.exists(f"{place}/{name}") for name in ("pyvenv.cfg", "conda-meta"))
             self._environments[folder] = bool(folder) and (is_one or self._is_installed(folder))
         return self._environments[folder]
-
-
-def _modified(file: str) -> int:
-    try:
-        return os.stat(file).st_mtime_ns
-    except OSError:
-        return 0
 
 
 def folder_of(path: str, tracked: Collection[str]) -> str:

@@ -103,10 +103,8 @@ class RunResults:
     @property
     def begun(self) -> int:
         """When it began, in nanoseconds; 0 if it has not."""
-        try:
-            return os.stat(f"{self.path}/pid").st_mtime_ns
-        except OSError:
-            return 0
+        pid = RunFolder(self.path).stat("pid")
+        return pid.st_mtime_ns if pid else 0
 
     @property
     def is_over(self) -> bool:
@@ -137,14 +135,11 @@ class RunResults:
         return now - record.at if record and record.boot == boot else 0.0
 
     def _record(self, name: str) -> Record | None:
-        file = f"{self.path}/{name}"
-        try:
-            found = os.stat(file)
-        except OSError:
+        if not (found := RunFolder(self.path).stat(name)):
             return None
         state = (found.st_ino, found.st_size, found.st_mtime_ns)
         if self._read.get(name, (None, None))[0] != state:
-            self._read[name] = state, read_record(file)
+            self._read[name] = state, read_record(f"{self.path}/{name}")
         return self._read[name][1]
 
     def is_home(self) -> bool:
@@ -216,7 +211,7 @@ class RunResults:
 
     def covers(self, place: str) -> bool:
         """Return whether a place is one of its results, or below one."""
-        return any(place == one or place.startswith(f"{one}/") for one in self.places)
+        return _path_in(self, place) is not None
 
     def overlaps(self, other: RunResults) -> bool:
         """Return whether the two have results in the same place, or the same tree."""

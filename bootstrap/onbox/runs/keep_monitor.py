@@ -31,7 +31,9 @@ def is_kept(home: str) -> bool:
 def keep(home: str) -> None:
     """See to it that the monitor is kept, if there is a lease."""
     if os.path.isfile(f"{home}/lease.json") and not is_kept(home):
-        begin_apart(*keeping(home))
+        for begun in begin_apart(*keeping(home)):
+            while begun.poll() is None and not is_kept(home):  # a step is about to ask
+                time.sleep(0.02)
 
 
 def main() -> None:

@@ -215,7 +215,7 @@ def test_the_next_setup_starts_the_monitor_of_a_lease_again_if_the_monitor_ended
     """Whether its profile has a lease or not: a restart of the box ended the monitor."""
     (tmp_path / "lease.json").write_text("{}")
     begun: list[tuple[str, ...]] = []
-    monkeypatch.setattr(keep_monitor, "begin_apart", lambda *words: begun.append(words))
+    monkeypatch.setattr(keep_monitor, "begin_apart", lambda *words: begun.append(words) or [])
     keep_monitor.keep(str(tmp_path))
     assert [words[-2:] for words in begun] == [("runs.keep_monitor", str(tmp_path))]
     (tmp_path / "lease.pid").write_text(f"{identity(os.getpid())}\n")
