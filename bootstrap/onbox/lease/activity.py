@@ -196,21 +196,14 @@ def _descends(pid: str, above: set[str], parents: dict[str, str]) -> bool:
 
 def _network() -> int:
     """Return the bytes that came and went over this box's network, loopback left out."""
-    try:
-        lines = Path("/proc/net/dev").read_text().splitlines()[2:]
-    except OSError:
-        return 0
-    rows = [line.replace(":", " ").split() for line in lines]
+    rows = [line.replace(":", " ").split() for line in lines_of("/proc/net/dev")[2:]]
     return sum(int(row[1]) + int(row[9]) for row in rows if row[0] != "lo")
 
 
 def _moved(pid: str) -> int:
     """Return the bytes that a process read and wrote; 0 if that may not be read."""
-    try:
-        lines = Path(f"/proc/{pid}/io").read_text().splitlines()
-    except OSError:
-        return 0
-    return sum(int(line.split()[1]) for line in lines if line.startswith(("rchar", "wchar")))
+    lines = (line.split() for line in lines_of(f"/proc/{pid}/io"))
+    return sum(int(count) for name, count in lines if name in ("rchar:", "wchar:"))
 
 
 def _terminals() -> Iterator[tuple[str, int]]:

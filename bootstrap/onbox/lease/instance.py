@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .. import AGENT
+from ..run_folder import end_of
 from .rules import AccountReading
 
 TIMEOUT_S = 15
@@ -308,8 +309,4 @@ def find_instance(
 
 
 def _variables(file: str) -> Mapping[str, str]:
-    try:
-        text = Path(file).read_bytes().replace(b"\0", b"\n").decode("utf-8", "replace")
-    except OSError:
-        return {}
-    return dict(_LINE.findall(text))
+    return dict(_LINE.findall(end_of(file).replace("\0", "\n")))

@@ -19,7 +19,7 @@ from typing import Any
 
 from .. import MAIN
 from ..processes import begin_apart, boot_id
-from ..run_folder import RunFolder, runs_below, write_whole
+from ..run_folder import RunFolder, end_of, runs_below, write_whole
 from ..run_queue import take_out
 from .activity import MOST_FILES, ActivityReader, started_at
 from .instance import KeyRefusedError, NoAnswerError, OwnInstance, ShutdownInstance, find_instance
@@ -179,10 +179,7 @@ class LeaseKeeper:
     def _begins_at_boot(self) -> bool:
         """Return whether the provider starts the monitor again at a restart."""
         file = AT_BOOT.get(self._instance.provider) if self._instance else None
-        try:
-            return file is not None and " runs.keep_monitor " in file.read_text(errors="replace")
-        except OSError:
-            return False
+        return file is not None and " runs.keep_monitor " in end_of(file)
 
     def _held(self, terms: LeaseTerms, state: LeaseState) -> str:
         """Return `why`, or WIPES if `then` allows only a stop and that would lose something."""

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ..run_folder import RunFolder
 from .readers import emit, emit_reading
 
 Reading = Any  # what NVML answers
@@ -75,11 +76,8 @@ def traces(root: str) -> dict[str, Any]:
 
 def is_card(pci: Path) -> bool:
     """Return whether a PCI device is an NVIDIA display or 3D controller."""
-    try:
-        vendor, kind = (pci / "vendor").read_text(), (pci / "class").read_text()
-    except OSError:
-        return False
-    return vendor.strip() == "0x10de" and kind.startswith("0x03")
+    vendor, kind = map(RunFolder(pci).first, ("vendor", "class"))
+    return vendor == "0x10de" and kind.startswith("0x03")
 
 
 def load_library() -> str:
