@@ -14,10 +14,11 @@ import os
 import sys
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from bootstrap import paths
 from bootstrap.errors import BoxstrapError, ProfileError, UsageError
+from bootstrap.link.target import BoxOptions
 from bootstrap.profile.load import (
     LoadedProfile,
     check_public_keys,
@@ -35,9 +36,6 @@ from bootstrap.repo.urls import without_user_info
 from bootstrap.repo.working_files import credential_by_name
 from bootstrap.sizes import seconds_of
 from bootstrap.value import Document, dataclass, replace
-
-if TYPE_CHECKING:
-    from bootstrap.link.target import BoxOptions
 
 TO_RENT = frozenset(Permission)
 EVERYTHING = TO_RENT - {Permission.ACCOUNT}

@@ -1,32 +1,28 @@
 """Prepare a setup: the profile, the box with the login to it, and what is to be sent."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bootstrap.boxes.login import BoxLogin
+from bootstrap.boxes.probe import BoxState
 from bootstrap.errors import BoxstrapError
+from bootstrap.link.cancel import CancelToken
 from bootstrap.link.record import LOCAL
 from bootstrap.link.registry import ask_account
 from bootstrap.link.target import parse_host
 from bootstrap.profile.consent import EVERYTHING, FOR_THE_BOX, load_profile
 from bootstrap.profile.detect_provider import FALLBACK, Hints, all_hints, other_than, recognise
+from bootstrap.profile.load import LoadedProfile
 from bootstrap.providers import FIXED_END, ONLY_END, end_does
 from bootstrap.repo.local import read_repository
 from bootstrap.setup.payload import Payload, build_payload, report_source
+from bootstrap.setup.request import SetupRequest
 from bootstrap.sizes import duration, seconds_of
+from bootstrap.ui.screen import Reporter
 from bootstrap.value import dataclass, replace
-
-if TYPE_CHECKING:
-    from bootstrap.boxes.probe import BoxState
-    from bootstrap.link.cancel import CancelToken
-    from bootstrap.profile.load import LoadedProfile
-    from bootstrap.setup.request import SetupRequest
-    from bootstrap.ui.screen import Reporter
 
 
 @dataclass

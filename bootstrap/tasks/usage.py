@@ -1,19 +1,14 @@
 """Wrong usage in our own words, with what was meant: misspelt names, words of other tools."""
 
-from __future__ import annotations
-
 import sys
-from typing import TYPE_CHECKING
 
 from bootstrap.errors import UsageError, exit_code
 from bootstrap.link.target import looks_like_unquoted_ssh
 from bootstrap.profile.values import nearest
 from bootstrap.tasks import NAMES
+from bootstrap.tasks.command import Command
 from bootstrap.tasks.options import ANYWHERE, PROGRAM, looks_like_a_host
 from bootstrap.tasks.streams import End, tell
-
-if TYPE_CHECKING:
-    from bootstrap.tasks.command import Command
 
 _HINT = "See what there is: boxstrap --list. What a command takes: boxstrap COMMAND --help"
 _CALLED = {
