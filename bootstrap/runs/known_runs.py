@@ -310,7 +310,9 @@ def kept_instead(
     `error` if there are none.
     """
     if isinstance(error, WhichBoxError) and error.has_several:
-        raise error
+        here = _meant(options, known_on(*all_boxes()))
+        if not names or any(_is_named(one, names) for one in here):
+            raise error
     is_unreachable = isinstance(error, UnreachableError)
     known = {(box.name, box.created) for box in all_boxes()}
     kept = (one for one in all_kept() if is_unreachable or (one.box, one.created) not in known)

@@ -8,7 +8,7 @@ import pytest
 
 from bootstrap.boxes import Run, at_home
 from bootstrap.boxes.at_home import RunAtHome, note_seen, seen_on
-from bootstrap.errors import UnreachableError
+from bootstrap.errors import UnreachableError, WhichBoxError
 from bootstrap.link import BoxOptions, KnownBox, parse_host, record, save_box
 from bootstrap.link.endpoint import resolve
 from bootstrap.link.forgotten import forget_box
@@ -181,3 +181,23 @@ def test_a_run_shown_from_home_is_this_repositorys_also_where_the_box_had_one_of
         assert found.key == "mine"
     (found,) = known_runs.kept_instead(BoxOptions("gpu"), ["others-1/train-1"], error, screen)
     assert found.key == "others"
+
+
+def test_a_run_at_home_of_a_forgotten_box_is_shown_by_a_name_that_no_known_box_has_a_run_of(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("bootstrap.repo.local.current", lambda _: ("mine", ""))
+    there = save_box(KnownBox("one", "root@one", "one", created=1.0))
+    theirs = dataclasses.replace(RUN, name="train-3", repo_key="theirs-2")
+    note_seen(there, [RUN, theirs], str, keys={"mine": "homework-1"}, every=True)
+    at_home._folder().mkdir(parents=True)
+    for name in ("train-1", "train-3"):
+        run = dataclasses.replace(RUN, name=name)
+        RunAtHome("gone", 9.0, "root@gone", run, key="mine", place=str(tmp_path)).save()
+    several = WhichBoxError("which box?", hint="", boxes=["one", "two"], has_several=True)
+    screen = JsonScreen(io.StringIO())
+    (found,) = known_runs.kept_instead(BoxOptions(), ["train-3"], several, screen)
+    assert found.box == "gone"
+    for names in (["train-1"], []):
+        with pytest.raises(WhichBoxError):
+            known_runs.kept_instead(BoxOptions(), names, several, screen)
