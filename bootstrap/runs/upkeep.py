@@ -278,10 +278,7 @@ def clean_box(
         free = [tree for tree in refused if not tree.is_in_use]
         hint = "A run ends with: boxstrap stop"
         if free:
-            words = _discards([tree.name for tree in free]) + " --yes" * agreed
-            hint = (
-                f"{_before_discard(free, known.name)}\n  boxstrap clean --host {known.name}{words}"
-            )
+            hint = _way_to_clean(free, known.name) + " --yes" * agreed
         raise NotSafeError(f"{_names(refused)} stayed.", where=known.name, hint=hint)
 
 
@@ -310,8 +307,9 @@ def _forget_pulls(box: BoxLogin, runs: Sequence[str]) -> None:
             raise NotSafeError(f"the box could not note that results of {run} are not here.")
 
 
-def _before_discard(trees: Sequence[TreeBeside], box: str) -> str:
-    """Say how to bring home what these hold, before they go."""
+def _way_to_clean(trees: Sequence[TreeBeside], box: str) -> str:
+    """Say how to bring home what these hold, and how they go then: what waits for its results alone
+    by itself, once they are at home."""
     holds = [one for tree in trees for one in tree.holds]
     unpulled = [one for one in holds if one.kind == "unpulled"]
     runs = "".join(f" --run {shlex.quote(name)}" for one in unpulled for name in one.names)
@@ -321,7 +319,8 @@ def _before_discard(trees: Sequence[TreeBeside], box: str) -> str:
     if any(one.kind not in ("unpulled", "pulled") for one in holds):
         ways.append("copy what you need from it (scp and rsync reach the box by its name)")
     said = ", ".join([*ways, "then:"]) if ways else "to remove it:"
-    return said[0].upper() + said[1:]
+    held = [tree.name for tree in trees if {one.kind for one in tree.holds} != {"unpulled"}]
+    return f"{said[0].upper()}{said[1:]}\n  boxstrap clean --host {box}{_discards(held)}"
 
 
 def _discards(trees: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ lacks() {
   until [ -z "$place" ] || [ -d "$place" ]; do place=${place%/*}; done
   place=${place:-/}
   is_mounted "$VOLUME_AT" || lack volume-not-mounted "the volume that was rented with this box is not mounted at $VOLUME_AT"
-  [ -w "$place" ] || lack no-writable-dir "can't write to $place, where the working folder $WORKDIR belongs"
+  [ -w "$place" ] || lack no-writable-dir "can't write to $place, where the working folder $WORKDIR (box.workdir) belongs"
   ! is_anothers "$BOX_HOME" || lack home-of-another "$BOX_HOME belongs to another user of this box, or leads to a folder of theirs"
   lack_own_settings
   lack_room "$place" "$MIN_FREE_MB" and-inodes

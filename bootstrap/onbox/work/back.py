@@ -24,7 +24,7 @@ from ..git import BoxGit, BoxTree
 from ..results.at_risk import new_work, told
 from ..run_folder import RunFolder, lines_of
 from ..step_report import question
-from .made import MADE_BY_PYTHON, ignore_lines
+from .made import MADE_BY_TOOLS, ignore_lines
 
 _RAW = "* -text -ident -filter -working-tree-encoding\n"
 _MOST_REFS, _MOST_SENT = 200, 20
@@ -54,7 +54,7 @@ class WorkThere:
         shallow = {line for each in sources for line in lines_of(f"{each}/shallow")}
         ignored = [
             *lines_of(f"{tree.work.folder}/info/exclude"),
-            *MADE_BY_PYTHON,
+            *MADE_BY_TOOLS,
             *ignore_lines(tree),
         ]
         extension = "[extensions]\nobjectFormat = sha256\n" * is_long

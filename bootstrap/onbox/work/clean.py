@@ -24,9 +24,9 @@ from ..results.run_results import runs_of
 from ..run_folder import QUEUED, RUNNING, RunFolder, runs_below
 from ..run_processes import left_of
 from ..step_report import question
-from .made import CHANGED, MADE_BY_PYTHON, edits, held, own_repositories, tell
+from .made import CHANGED, MADE_BY_TOOLS, edits, held, own_repositories, tell
 
-_CACHES = (*MADE_BY_PYTHON, ".pytest_cache/", ".mypy_cache/", ".ruff_cache/")
+_CACHES = (*MADE_BY_TOOLS, ".pytest_cache/", ".mypy_cache/", ".ruff_cache/")
 
 
 def uses(tree: BoxTree) -> Iterator[dict[str, Any]]:

@@ -49,8 +49,9 @@ def own_repositories(tree: BoxTree) -> Iterator[dict[str, Any]]:
     return held("repositories", (one for one in links if os.path.exists(f"{tree.path}/{one}/.git")))
 
 
-MADE_BY_PYTHON = ("__pycache__/", "*.egg-info/")
-"""Made beside what is imported, and by an install of the tree itself: nobody's work."""
+MADE_BY_TOOLS = ("__pycache__/", "*.egg-info/", ".ipynb_checkpoints/")
+"""Made beside what is imported, by an install of the tree itself, and beside a notebook that is
+saved: nobody's work."""
 
 
 def ignore_lines(tree: BoxTree) -> list[str]:
@@ -107,7 +108,7 @@ def own_files(tree: BoxTree) -> Iterator[dict[str, Any]]:
     staged = {*tree.work.paths("diff", "--cached", *CHANGED)}
     both = staged.intersection(tree.work.paths("diff", *CHANGED[:-1]))
     yield from held("staged", sorted(both))
-    out = [f"--exclude={one}" for one in (*MADE_BY_PYTHON, *ignore_lines(tree))]
+    out = [f"--exclude={one}" for one in (*MADE_BY_TOOLS, *ignore_lines(tree))]
     exclude = f"{tree.work.folder}/info/exclude"
     out += [f"--exclude-from={exclude}"] if os.path.isfile(exclude) else []
     new = ("ls-files", "--others", "-z", "--exclude-per-directory=.gitignore")

@@ -109,12 +109,13 @@ def test_clean_removes_a_tree_whose_results_were_pulled(box: Beside) -> None:
     assert kept.state == "kept"
     assert [str(one) for one in kept.holds] == ["results that are not at home, of run-1"]
     way = "Bring its results home (boxstrap pull --host gpu --run run-1), then:"
-    assert upkeep._before_discard([kept], "gpu") == way
+    assert upkeep._way_to_clean([kept], "gpu") == f"{way}\n  boxstrap clean --host gpu"
     (run / HOME).write_text(f"{digest_of(files)}\n")
     (run / "exit").write_text("143\n")  # stopped, and perhaps resumed
     kept = box.clean(look=True)
     assert [str(one) for one in kept.holds] == ["results that are at home, of run-1"]
-    assert upkeep._before_discard([kept], "gpu") == "To remove it:"
+    way = "To remove it:\n  boxstrap clean --host gpu --discard homework@2"
+    assert upkeep._way_to_clean([kept], "gpu") == way
     (run / "exit").write_text("0\n")
     looked = box.clean(look=True)
     assert (looked.state, looked.holds) == ("safe", ())

@@ -34,7 +34,7 @@ def test_sync_back_makes_one_commit_of_edits_and_new_files(work: WorkThere, tmp_
     (tree / "a").write_text("2\n")
     (tree / "deep").mkdir()
     (tree / "deep/$(touch x)\n").write_text("new")
-    for made in ("__pycache__/a.pyc", "src/a.egg-info/PKG-INFO"):
+    for made in ("__pycache__/a.pyc", "src/a.egg-info/PKG-INFO", ".ipynb_checkpoints/a.ipynb"):
         (tree / made).parent.mkdir(parents=True)
         (tree / made).write_text("")
     (tree / "large").write_bytes(b"")
