@@ -60,6 +60,7 @@ ERRORS = (
         "resolve-failed",
         "No solution found|unsatisfiable|ResolutionImpossible|No matching distribution",
     ),
+    ("sklearn-renamed", "'sklearn' PyPI package is deprecated"),
     ("build-failed", "Failed to build|Failed building wheel|build backend"),
 )
 """Of what is printed, as regular expressions: the first that matches counts. They match the whole

@@ -66,6 +66,7 @@ python-version | the Python that the profile wants isn't on the box, and could n
 environment-in-use | a live run uses the environment, and this needs another one | wait for its end, or end it: boxstrap stop; with a folder in the repository as python.venv each tree has its own
 requirements-missing | a requirements file that the profile names isn't in the commit | commit it, or change python.requirements
 package-missing | the index has no package of a required name | check the spelling, and which package index the box is set to
+sklearn-renamed | the requirements name sklearn, which installs no more: its name is scikit-learn | write scikit-learn there; or, if another package asks for it, SKLEARN_ALLOW_DEPRECATED_SKLEARN_PACKAGE_INSTALL: "True" below env in the profile
 wheel-missing | a required package has no wheel for the environment's Python | the step's log says for which versions it has some: set python.version to one of these
 resolve-failed | the requirements can't be satisfied: versions disagree, or one doesn't exist | the step's log says which
 dependencies | private dependencies are sent from your machine | nothing
