@@ -24,10 +24,10 @@ MOST = 20
 FEW = 5
 _MADE_BESIDE = re.compile(
     r"(?:.*/)?(?:__pycache__|\.ipynb_checkpoints|[^/]*\.egg-info|\.[^/]*_cache|\.boxstrap-parts)/.*"
-    r"|build/.*|(?:.*/)?[^/]*version\.py"
+    r"|build/.*|(?:.*/)?[^/]*(?:version\.py|\.(?:cpython-[^/]+|abi3)\.so)"
 )
 """What installers and programs make beside what they read; a version is written by setuptools_scm
-and hatch-vcs."""
+and hatch-vcs, and modules in C are built by an install of the tree itself."""
 
 
 class MadeHere:

@@ -29,6 +29,8 @@ from bootstrap.onbox.results.run_results import LET_GO, RunResults
         ("build/lib/a.py", False),
         ("src/build/a", True),
         ("src/mine/_version.py", False),
+        ("src/mine/fast.cpython-311-x86_64-linux-gnu.so", False),
+        ("src/mine/own.so", True),
     ],
 )
 def test_down_would_lose_git_ignored_files_made_since_the_first_run_except_caches_and_results(
