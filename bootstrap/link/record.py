@@ -343,7 +343,7 @@ def boxes_folder() -> Path:
 def all_boxes() -> list[KnownBox]:
     """List every known box, newest first. A folder that can't be read is left out."""
     boxes = [load_box(folder) for folder in boxes_folder().glob("*/")]
-    return sorted((b for b in boxes if b), key=lambda box: box.created, reverse=True)
+    return sorted((b for b in boxes if b), key=lambda box: (-box.created, box.name))
 
 
 def unreadable_record() -> list[KnownBox]:
