@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import faulthandler
 import gc
 import itertools
 import os
 import re
+import shutil
 import signal
 import sys
 import tempfile
@@ -52,11 +54,16 @@ hypothesis.settings.register_profile(
 )
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
         config.stash[gc_collect_iterations_key] = 0  # two at its end take a second, for nothing
     if getattr(config.option, "numprocesses", None) and SHARED not in os.environ:
         os.environ[SHARED] = start_server()
+        if not config.option.file_or_dir and (memory := places.memory()):
+            # A disk takes processor time too; nobody reads the files of so many tests.
+            config.option.basetemp = tempfile.mkdtemp(prefix="t-", dir=memory)  # for sockets: short
+            atexit.register(shutil.rmtree, config.option.basetemp, ignore_errors=True)
         if os.geteuid() == 0 and not config.option.file_or_dir:
             # Else the first tests with boxes, on all workers, would wait for these.
             build = [sys.executable, "-m", "tests.boxes", "build", *MOST_USED]

@@ -38,11 +38,17 @@ def boxes() -> Path:
     chosen = os.environ.get("BOXSTRAP_RIG_BOXES")
     if chosen:
         return Path(chosen).resolve()
+    room = memory()
+    return room / "boxstrap-rig" if room else cache() / "boxes"
+
+
+def memory() -> Path | None:
+    """Return a folder in memory, if there is plenty of it."""
     if _MEMORY.is_mount():
         state = os.statvfs(_MEMORY)
         if state.f_bavail * state.f_frsize >= _PLENTY:
-            return _MEMORY / "boxstrap-rig"
-    return cache() / "boxes"
+            return _MEMORY
+    return None
 
 
 @contextmanager
