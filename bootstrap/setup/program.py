@@ -91,16 +91,19 @@ def _like_after_like(files: Mapping[str, str]) -> list[str]:
         name: {*zip(*(each[n:] for n in range(4)), strict=False)} for name, each in words.items()
     }
     times = Counter(chain.from_iterable(found.values()))  # those of one file alone are of no matter
-    phrases = {name: {one for one in each if times[one] > 1} for name, each in found.items()}
+    bits = {one: 1 << at for at, one in enumerate(one for one in times if times[one] > 1)}
+    phrases = {name: sum(bits.get(one, 0) for one in each) for name, each in found.items()}
     order: list[str] = []
     while left := [name for name in files if name not in order]:
-        before, size = set[tuple[str, ...]](), 0
+        before, size = 0, 0
         for name in reversed(order):
             before |= phrases[name]
             size += len(files[name])
             if size > _LOOKS_BACK:
                 break
-        known = {name: len(phrases[name] & before) / len(files[name]) ** 0.7 for name in left}
+        known = {
+            name: (phrases[name] & before).bit_count() / len(files[name]) ** 0.7 for name in left
+        }
         order.append(max(left, key=known.__getitem__))
     return order
 
