@@ -223,7 +223,7 @@ def test_verify_sends_a_script_without_git_token(hosted: Host, access: str, faul
             loaded, SetupRequest(repo=there.origin.root), local=False, with_source=False
         ).script
         assert TOKEN not in script
-        assert (f'"clone_url": "{there.clean}"' in script) is (access == "url")
+        assert (f"CLONE_URL='{there.clean}'" in script) is (access == "url")
 
 
 def test_render_of_a_missing_git_ref_names_it_and_shows_no_token(user: User, hosted: Host) -> None:
