@@ -84,6 +84,7 @@ def pull_results(options: BoxOptions, screen: Screen, wish: PullOptions) -> None
     with BoxLogin.open(options, screen) as box:
         asked = list[AnswerStream]()
         run = _meant(box, wish.run, may_begin=wish.watch)
+        box.warn_of_unredacted()
         brought = _bring(box, screen, wish, run, lambda: asked.append(ask_content(box)))
         _say_at_risk(box, screen, *asked)
         every = [] if wish.run else box.runs(None)
@@ -122,6 +123,7 @@ def pull_several(
             every = [] if names else box.runs(None)
         meant = [one for one in every if one.has_begun and not _why_unnamed(one)]
         meant += [_meant(box, name) for name in names]
+        box.warn_of_unredacted()
         brought = [_bring(box, screen, wish, run) for run in meant]
         _say_at_risk(box, screen)
     screen.result({"runs": brought}, "\n".join(lines_of_all(brought)) or "no run has begun here")

@@ -65,6 +65,8 @@ def test_logs_hides_a_secret_of_several_lines_that_this_machine_or_only_the_box_
     assert "can't be redacted" in shown.err
     assert "DEPLOY_KEY" not in shown.err
     assert "Ab3/" not in shown.text
+    pulled = user.run("pull", "--host", "local", DEPLOY_KEY=PEM)
+    assert pulled.err.count("HF_TOKEN: given to this box before, ") == 1, pulled.text
     written = user.place / ".env"
     written.write_text("HF_TOKEN=hf_abcdefghij\n")
     shown = user.run("logs", "--host", "local", DEPLOY_KEY=PEM).must(0)
