@@ -363,11 +363,12 @@ def test_logs_of_several_runs_tell_of_no_lost_link_in_the_moment_in_which_ctrl_c
     def lost(*_: object) -> Iterator[bytes]:
         raise LinkLost("box")
 
-    def end(_: float) -> None:
-        raise KeyboardInterrupt
+    class Interrupted:  # of that module alone: threads of other tests may sleep, too
+        def sleep(self, _: float) -> None:
+            raise KeyboardInterrupt
 
     monkeypatch.setattr(LogReader, "_over", lost)
-    monkeypatch.setattr("bootstrap.runs.log_reader.time.sleep", end)
+    monkeypatch.setattr("bootstrap.runs.log_reader.time", Interrupted())
     with pytest.raises(KeyboardInterrupt):
         list(together(readers, follow=True))
     assert told == []
