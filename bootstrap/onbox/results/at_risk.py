@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # slow to import
 
 MOST = 20
 FEW = 5
-_MADE_BESIDE = re.compile(
+MADE_BESIDE = re.compile(
     r"(?:.*/)?(?:__pycache__|\.ipynb_checkpoints|[^/]*\.egg-info|\.[^/]*_cache|\.boxstrap-parts)/.*"
     r"|build/.*|(?:.*/)?[^/]*(?:version\.py|\.(?:cpython-[^/]+|abi3)\.so)"
 )
@@ -53,7 +53,7 @@ class MadeHere:
 
     def size(self, path: str) -> int:
         """Return the bytes of a file that was made here and is no result; -1 for another one."""
-        if f"{path}/".startswith(self._others) or _MADE_BESIDE.fullmatch(path):
+        if f"{path}/".startswith(self._others) or MADE_BESIDE.fullmatch(path):
             return -1
         if any(is_meant(one, path) for one in self._let_go):
             return -1

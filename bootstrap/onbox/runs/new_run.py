@@ -26,6 +26,7 @@ from ..run_folder import (
 )
 from ..run_queue import revive, runner_of
 from ..work.repair import remove_folder
+from .keep_monitor import keep
 from .window import has_runner, open_session, tmux
 
 ALWAYS = (
@@ -142,6 +143,7 @@ def start(
     """Start it, in tmux if that makes a session, else in one of the kernel's: same log, same exit
     code. Raises NotStartedError, OSError."""
     more = filter(None, [patience])
+    keep(run.home)  # a restart of the box ended what held its lease
     _make_results(run.first("dir"), results)
     if run.has("queue"):  # its runner waits, and then makes its session
         _keep_results(run, "give-up" if overwrite else "room", *more)

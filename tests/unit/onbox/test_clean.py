@@ -32,7 +32,8 @@ class Beside:
 
     def __init__(self, folder: Path) -> None:
         self.placed = Placed(folder)
-        first = self.placed.state(a="1\n", b="1\n", out__kept="1\n")
+        files = {".gitignore": "_version.py\n", "a": "1\n", "b": "1\n", "out/kept": "1\n"}
+        first = self.placed.state(**files)
         assert self.placed.place(first, beside(self.placed)) == (0, ""), self.placed.said
         self.tree, self.home = self.placed.tree.with_name("homework@2"), self.placed.home
         self.notes = self.home / "steps/k/beside/2"
@@ -79,6 +80,7 @@ def test_clean_removes_a_tree_with_nothing_but_sent_files_caches_and_links(box: 
     assert [row["kind"] for row in look_at(trees_of(str(box.home))[-1])] == ["tree"]
     (box.tree / "out/__pycache__").mkdir()
     (box.tree / "out/__pycache__/a.pyc").write_text("")
+    (box.tree / "out/_version.py").write_text("")  # by an install of the tree itself
     (box.tree / ".venv/lib").mkdir(parents=True)
     for name in ("pyvenv.cfg", ".boxstrap", "lib/torch.py"):
         (box.tree / ".venv" / name).write_text("")

@@ -395,3 +395,16 @@ def test_a_runs_exit_code_is_recorded_even_if_its_runner_was_killed(
     assert box.state(run) == "finished 7"
     ended = "pipeline 7 0" if "|" in command else "exit 7"
     assert (run / "ended").read_text() == f"{ended}\n"
+
+
+@pytest.mark.slow
+def test_a_run_that_begins_on_a_box_that_was_restarted_sees_to_what_holds_its_lease(
+    box: QueueBox,
+) -> None:
+    """Its own monitor held the lease, and the box said that nothing did."""
+    kept = f"new_run.keep = lambda home: open({str(box.home / 'kept')!r}, 'w').close()"
+    run = box.make("live")
+    box.do(f"{kept}\nnew_run.start(new_run.RunFolder({str(run)!r}), [])")
+    assert (box.home / "kept").exists()
+    box.open("live")
+    wait_until((run / "exit").exists)
