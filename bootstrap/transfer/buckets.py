@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from obstore.store import AzureStore, GCSStore, RetryConfig, S3Store
 
 
+_ENDPOINT = re.compile(
+    r"https?://(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?(?:/[\w.~%/-]*)?", re.ASCII
+)
 _PROGRAM_S = 60
 _LONGEST = 300
 _OF_A_SERVICE = ("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI")
@@ -65,6 +68,11 @@ def s3_settings(bucket: str, environment: Mapping[str, str] | None = None) -> di
     region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
     region = region or section.get("region") or "us-east-1"
     if endpoint:
+        if not _ENDPOINT.fullmatch(endpoint):  # obstore would panic
+            raise UsageError(
+                f"the endpoint of S3 is no address: {sanitize(endpoint)[:_LONGEST]}.",
+                hint="Set AWS_ENDPOINT_URL to one with its scheme, as in https://host:9000",
+            )
         return {**settings, "aws_endpoint": endpoint, "aws_region": region}
     return {**settings, "aws_region": region_of(bucket) or region}
 

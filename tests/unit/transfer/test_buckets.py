@@ -261,3 +261,18 @@ def test_signed_bucket_urls_for_google_and_azure_have_the_signature_their_docs_p
     assert (ends - began).total_seconds() == buckets.EXPIRES_S
     with pytest.raises(UsageError, match="has to be escaped"):
         Bucket("az://corpus/a").sign(_found("a b"))
+
+
+@pytest.mark.parametrize("endpoint", ["10.1.1.1:9000", "http://10.1.1.1:9000/my minio", "ftp://a"])
+def test_an_s3_endpoint_that_is_no_http_address_is_wrong_usage_before_it_is_asked(
+    endpoint: str, tmp_path: Path
+) -> None:
+    """obstore panicked in the thread that signs addresses, and the setup waited for ever."""
+    keys = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", **_settings(tmp_path)}
+    keys.pop("AWS_ENDPOINT_URL_S3", None)
+    with pytest.raises(UsageError, match="the endpoint of S3 is no address") as caught:
+        s3_settings("x", {**keys, "AWS_ENDPOINT_URL": endpoint})
+    assert "AWS_ENDPOINT_URL" in caught.value.hint
+    for right in ("https://minio.example:9000", "http://[::1]:9000/a/b", "http://127.0.0.1:1"):
+        settings = s3_settings("x", {**keys, "AWS_ENDPOINT_URL": right})
+        assert settings["aws_endpoint"] == right
