@@ -213,6 +213,11 @@ def test_an_endless_or_huge_pack_from_a_box_is_cut_off(
     with pytest.raises(BoxstrapError, match="more than 2 MiB"):
         take(repo, endless(), "a" * 40)
     assert taken <= 34
+    with Quarantine(read_repository(repo.root), BOUNDS, sender="box") as quarantine:
+        whole = [bytes(2 << 20)]
+        assert list(quarantine._bounded(whole)) == whole
+        with pytest.raises(BoxstrapError, match="more than 2 MiB"):
+            list(quarantine._bounded([*whole, b"x"]))
 
 
 @pytest.mark.slow
