@@ -17,9 +17,13 @@ import pytest
 from tests.boxes import Rig, RigBox
 
 __all__ = [
-    "box", "mirror_rig", "pytest_collection_modifyitems", "pytest_terminal_summary", "rig",
+    "box",
+    "mirror_rig",
+    "pytest_collection_modifyitems",
+    "pytest_terminal_summary",
+    "rig",
     "shared_folder",
-]  # fmt: skip
+]
 
 _REASON = "boxes need root"
 LEFT_OUT = {_REASON: "root", "no CPU build of torch": "a CPU build of torch"}

@@ -86,10 +86,8 @@ def _kind(name: str, text: str) -> Kind:
     parts = parts_of(text)
     about, *lines = parts.pop("").splitlines()
     said = [(key, value) for key, _, value in (line.partition(" ") for line in lines)]
-    one, environ = (
-        dict(said),
-        (line.partition("=") for line in parts.get("environ", "").split("\n")),
-    )
+    one = dict(said)
+    environ = (line.partition("=") for line in parts.get("environ", "").split("\n"))
 
     def several(key: str) -> tuple[str, ...] | None:
         return tuple(value for each, value in said if each == key) or None
