@@ -109,7 +109,7 @@ def test_setup_ends_processes_of_a_killed_setup_before_it_begins(tmp_path: Path)
     """Only what names that setup, and no package manager: processes' numbers are used again."""
     folder, mark = tmp_path / "w", f"mark-{os.getpid()}"
     folder.mkdir()
-    script = 'exec -a "$0" sleep 60 & exec -a other-setup sleep 60 & echo $$; kill -9 $$'
+    script = 'exec -a "$0" sleep 60 & exec -a other-setup sleep 60 & echo $$; wait'
     command = ["bash", "-c", script, mark]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, start_new_session=True
@@ -117,6 +117,9 @@ def test_setup_ends_processes_of_a_killed_setup_before_it_begins(tmp_path: Path)
         assert dead.stdout
         session = dead.stdout.readline().strip()
         (folder / "lock").write_text(f"{session} 1 boot\nscript\n{mark}\n")
+        # Until it has its own words, each has those of the shell, which name the setup.
+        wait_until(lambda: sum("sleep 60 &" not in words for words in living_of(session)) == 2)
+        dead.kill()
         dead.wait()
         lock = take_lock(str(folder), 0, lambda _: pytest.fail("it waits"))
         assert lock
