@@ -241,7 +241,7 @@ class BoxLogin:
 
     def note_held(self, names: Iterable[str]) -> None:
         """Record which secrets it has now, in place of those recorded before."""
-        held = tuple(names)
+        held = tuple(sorted(names))
         self.note_given(held)
         if held != self.known.held_secrets:
             self.save(replace(self.known, held_secrets=held))

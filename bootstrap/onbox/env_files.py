@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
-from .run_folder import lines_of, secrets_of, write_whole
+from .run_folder import lines_of, read_secrets, secrets_of, write_whole
 
 
 def _for_sh(name: str, value: str) -> str:
@@ -63,9 +63,11 @@ def write_secrets(home: str, secrets: Mapping[str, str]) -> None:
 
 
 def add_earlier_secrets(home: str, secrets: Mapping[str, str]) -> None:
-    if secrets:
-        text = "".join(f"{name}={value}\0" for name, value in secrets.items())
-        with open(f"{home}/secrets.earlier", "ab", opener=privately) as file:
+    """Keep what no run is given any more, to redact it in the logs of runs that were."""
+    path = f"{home}/secrets.earlier"
+    if new := sorted(secrets.items() - {*read_secrets(path)}):
+        text = "".join(f"{name}={value}\0" for name, value in new)
+        with open(path, "ab", opener=privately) as file:
             file.write(os.fsencode(text))
 
 
@@ -78,7 +80,7 @@ def wipe(home: str, names: Iterable[str]) -> list[str]:
     environment files by the exact text that was written. A file that still sets one of them is
     deleted: the next setup writes it again."""
     held, own = secrets_of(home), glob.escape(home)
-    wiped = dict.fromkeys(held)
+    wiped = dict.fromkeys([*held, *dict(read_secrets(f"{home}/secrets.earlier"))])
     for file, line in _WRITERS.items():
         for path in (f"{home}/{file}", *glob.glob(f"{own}/steps/*/{file}")):
             with suppress(FileNotFoundError), open(path, "rb") as env:

@@ -210,9 +210,15 @@ def write_exit(run: RunFolder, code: str) -> None:
 
 def secrets_of(home: str | os.PathLike[str]) -> dict[str, str]:
     """Return the secrets that a box keeps, by name; {} if it keeps none."""
+    return dict(read_secrets(f"{os.fspath(home)}/secrets"))
+
+
+def read_secrets(path: str) -> list[tuple[str, str]]:
+    """Return the names and values in a file of them; `secrets.earlier` may have several of one."""
     try:
-        with open(f"{os.fspath(home)}/secrets", "rb") as file:
-            pairs = file.read().decode("utf-8", "surrogateescape").split("\0")
+        with open(path, "rb") as file:
+            text = file.read().decode("utf-8", "surrogateescape")
     except OSError:
-        return {}
-    return dict(pair.split("=", 1) for pair in pairs if "=" in pair)
+        return []
+    pairs = (pair.partition("=") for pair in text.split("\0"))
+    return [(name, value) for name, equals, value in pairs if equals]

@@ -242,7 +242,7 @@ class SetupExecutor:
             self.context.ask_commands(box_state)
             self.reporter.note("secrets", self.payload.secrets.describe(box_state.secrets))
         if not self.request.only:
-            self.box.note_held(self.payload.secrets.names)
+            self.box.note_held({*(self.box.known.held_secrets or ()), *self.payload.secrets.names})
         if self.request.restart and box_state.live_run:
             self.reporter.note(
                 "restart", f"{box_state.live_run.name} is running: it is stopped first"

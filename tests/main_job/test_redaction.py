@@ -57,7 +57,27 @@ def test_logs_hides_a_secret_of_several_lines_that_this_machine_or_only_the_box_
     user.run("setup", "--host", "local", "--profile", str(profile), **changed).must(10)
     shown = user.run("logs", "--host", "local", **changed).must(0)
     assert "token [HF_TOKEN hidden]" in shown.out
-    user.run("secrets", "--host", "local", "--wipe").must(0)
+    # A profile that names none came after: no run has them any more, and logs still show none.
+    nothing = ("--set", "secrets=[]", "--set", "train=null")
+    user.run("setup", "--host", "local", "--profile", str(profile), *nothing).must(0)
+    shown = user.run("logs", "--host", "local").must(0)
+    assert "token [HF_TOKEN hidden]" in shown.out
+    assert "can't be redacted" not in shown.err
+    # Another machine of the user's, which never gave it any, reads none either.
+    elsewhere = {"XDG_STATE_HOME": str(user.home / "laptop")}
+    user.run("setup", "--host", "local", "--profile", str(profile), *nothing, **elsewhere).must(0)
+    for task in ("logs", "status"):
+        shown = user.run(task, "--host", "local", **elsewhere).must(0)
+        assert "[HF_TOKEN hidden]" in shown.text, shown.text
+        assert not [leak for leak in LEAKS if leak in shown.text]
+    user.run("pull", "--host", "local").must(0)
+    (at_home,) = user.place.glob("boxstrap-results/*/*-1/boxstrap-run/log")
+    assert "[DEPLOY_KEY hidden***" in at_home.read_text()
+    assert not [leak for leak in LEAKS if leak in at_home.read_text()]
+    assert user.run("secrets").must(0).out.count("held by local") == 2
+    assert user.run("secrets", "--host", "local").must(0).out.count("the box holds it") == 2
+    wiped = user.run("secrets", "--host", "local", "--wipe").must(0)
+    assert "wiped HF_TOKEN, DEPLOY_KEY" in wiped.out
     assert not list(user.home.glob("box/.boxstrap/secrets.earlier"))
     shown = user.run("logs", "--host", "local", DEPLOY_KEY=PEM).must(0)
     assert shown.err.count("HF_TOKEN") == 1

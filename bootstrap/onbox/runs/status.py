@@ -24,8 +24,8 @@ from ..run_folder import (
     RunFolder,
     is_in_tree,
     lines_of,
+    read_secrets,
     runs_below,
-    secrets_of,
 )
 from ..run_processes import is_since_restart, left_of
 from ..short_program import run as run_program
@@ -124,12 +124,11 @@ def box_document(runs: BoxRuns, key: str, folder: str) -> dict[str, Any]:
     ids = dict(line.split(" ", 1) for line in lines_of(f"{file}.ids") if " " in line)
     # Runs may have been started with other secrets than these.
     begun = [run.stat("pid") for run in runs.running]
-    earlier = os.path.exists(f"{file}.earlier")
-    earlier = earlier or any(one and one.st_mtime_ns <= since for one in begun)
+    held, earlier = dict(read_secrets(file)), dict(read_secrets(f"{file}.earlier"))
     return {
         **told,
-        "secrets": {name: ids.get(name, "") for name in secrets_of(runs.home)},
-        "earlier": earlier,
+        "secrets": {name: ids.get(name, "") for name in (*held, *earlier)},
+        "earlier": bool(earlier) or any(one and one.st_mtime_ns <= since for one in begun),
     }
 
 
@@ -246,7 +245,8 @@ def tell(home: str, key: str, folder: str, asked: str) -> None:
     runs = BoxRuns(home)
     by = runs.resumed_by
     told = [run_document(run, state, by.get(run.name, "")) for run, state in runs.states.items()]
-    told.append(box_document(runs, key, folder))
-    more = details(runs, key, json.loads(asked)["redact"]) if asked else ()
-    for document in (*told, *more):
+    box = box_document(runs, key, folder)
+    kept = box.get("secrets", ())  # a machine of the user's that gave none names none
+    more = details(runs, key, {*json.loads(asked)["redact"], *kept}) if asked else ()
+    for document in (*told, box, *more):
         os.write(1, f"{json.dumps(document)}\n".encode())

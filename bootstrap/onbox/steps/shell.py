@@ -11,7 +11,7 @@ from functools import cached_property
 from ..env_files import add_earlier_secrets, privately, write_env_files, write_secrets
 from ..processes import is_alive
 from ..quoted import quoted
-from ..run_folder import RunFolder, lines_of, names_in, remove_file, secrets_of, write_whole
+from ..run_folder import RunFolder, lines_of, names_in, secrets_of, write_whole
 from ..short_program import which
 from ..step_report import StepError, caution, tell
 from .step import BoxStep
@@ -121,7 +121,7 @@ class ShellStep(BoxStep):
 
     def _keep_secrets(self) -> dict[str, str]:
         """Keep those that came with this setup, and of those that the box has what it or another
-        repository still asks for; return its own."""
+        repository still asks for, the others to redact alone; return its own."""
         kept, notes = f"{self.home}/secrets", f"{self.setup.tree.steps}/shell.secrets"
         held, sent = secrets_of(self.home), secrets_of(self.setup.folder)
         known, ids = {**held, **sent}, self.values.secret_ids
@@ -133,15 +133,12 @@ class ShellStep(BoxStep):
         write_whole(notes, "".join(f"{name}\n" for name in own), 0o600)
         asked = {name for note in _notes(self.home) for name in lines_of(note)}
         wanted = {name: value for name, value in known.items() if name in asked}
-        if not wanted:
-            for path in (kept, f"{kept}.ids", f"{kept}.earlier"):
-                remove_file(path)
-        elif wanted != held:
+        if wanted != held:
             # Logs of runs that were started with others: they are redacted in them.
             earlier = {name: value for name, value in held.items() if wanted.get(name) != value}
             add_earlier_secrets(self.home, earlier)
             write_secrets(self.home, wanted)
-        if wanted:
+        if known:
             # The ids show later setups which.
             had = dict(line.partition(" ")[::2] for line in lines_of(f"{kept}.ids"))
             had = {name: had[name] for name in wanted if name in had and name not in own}
