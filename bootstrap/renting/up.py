@@ -307,7 +307,6 @@ class FoundOffers:
     order: RentOrder
     fitting: Sequence[Offer]
     others: Sequence[Offer]
-    hours: float = LEASE_HOURS  # how long the lease lets a box live
     asks: Grants | None = None
     """What the profile takes from the user, if they have yet to agree to it."""
 
@@ -323,9 +322,7 @@ def find_offers(request: UpOptions) -> FoundOffers:
         boxes=request.boxes,
     )
     accounts = accounts_for(request.provider, loaded, only_look=True, network=request.network)
-    lease = loaded.profile.lease
-    hours = (lease.hours if lease else None) or LEASE_HOURS
-    return FoundOffers(order, *offers_of(accounts, order), hours=hours, asks=asks)
+    return FoundOffers(order, *offers_of(accounts, order), asks=asks)
 
 
 def rent_and(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
@@ -325,14 +327,23 @@ def _confirm(offer: Offer) -> None:
 
 
 def _whole_cost(found: FoundOffers) -> str:
-    """Return what the cheapest offer costs for as long as the lease allows."""
+    """Return what `up` would ask for first costs in all of its lease, and whether a cap forbids."""
     from bootstrap.providers.estimate import Usage, cost_of
+    from bootstrap.renting.money import OverCapError, RentalTerms, check_caps, lease_hours, read_caps
 
     if not found.fitting:
         return ""
-    first = found.fitting[0]
-    total = cost_of(Usage(found.hours), first.price * first.boxes).total
-    return f"\nthe cheapest, for the {found.hours:g} hours of its lease: {dollars(total)}"
+    caps = read_caps()
+    dear = caps.max_price or math.inf
+    first = next((each for each in found.fitting if each.price <= dear), found.fitting[0])
+    hours = lease_hours(found.order, first.price)
+    total = cost_of(Usage(hours), first.price * first.boxes).total
+    said = f"\nwhat up asks for first, for the {hours:g} hours of its lease: {dollars(total)}"
+    try:
+        check_caps(caps, RentalTerms(first.price, hours, first.boxes), time.time())
+    except OverCapError as error:
+        said += f"\n{error.what}"
+    return said
 
 
 def _show_offers(call: Call, request: UpOptions) -> None:

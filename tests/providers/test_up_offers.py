@@ -34,7 +34,7 @@ def test_up_dry_run_shows_offers_cheapest_first_and_rents_nothing(
     text = user.run("up", "--dry-run").must(0).out
     *rows, total = text.splitlines()
     assert [line.split()[-6] for line in rows] == ["99.8%", "99.8%"]
-    assert total == "the cheapest, for the 24 hours of its lease: $9.84"
+    assert total == "what up asks for first, for the 24 hours of its lease: $9.84"
     assert text.index("$0.41") < text.index("$0.51")
     assert text == user.run("--dry", "up").must(0).out
     # Vast.ai shows its offers without a key.
@@ -46,6 +46,17 @@ def test_up_dry_run_shows_offers_cheapest_first_and_rents_nothing(
         ["in Iceland, IS, not US"],
     ]
     assert {path.partition(" ")[2] for path in vast.changed} == {"/api/v0/bundles/"}
+
+
+def test_up_dry_run_prices_the_first_offer_within_the_cap_of_a_box_else_says_that_none_is(
+    user: User, vast: SimulatedAccount
+) -> None:
+    vast.offers.append(SimulatedOffer("15", price=0.1, gpu="RTX 3080"))
+    names = ("up", "--dry-run", "--set", "gpu.name=[RTX 4090, RTX 3080]")
+    total = user.run(*names, BOXSTRAP_MAX_PRICE="0.15").must(0).out.splitlines()[-1]
+    assert total == "what up asks for first, for the 24 hours of its lease: $2.64"
+    *_, refused = user.run(*names, BOXSTRAP_MAX_PRICE="0.05").must(0).out.splitlines()
+    assert refused.endswith(" an hour is more than max_price allows: $0.05. Nothing was rented.")
 
 
 @pytest.mark.usefixtures("ssh_key")
