@@ -154,7 +154,7 @@ def _open(connection: Connection, dialing: PendingConnection) -> None:
     except (paramiko.SSHException, EOFError, OSError) as error:
         transport = connection.client.get_transport()
         disconnect_reason = sanitize(getattr(transport, "disconnect_reason", "")).strip()
-        said = disconnect_reason or sanitize(str(error)).strip() or "it hung up"
+        said = disconnect_reason or sanitize(str(error)).strip() or "it hung up, or took too long"
         proxy = dialing.proxy_errors()
         raise LoginBroken(
             f"the SSH handshake failed: {said}." + (f"\n{proxy}" if proxy else ""),

@@ -32,7 +32,7 @@ from bootstrap.link.public_key import RSA, RSA_SIGNATURES
 
 WINDOW = 10 * 1024 * 1024
 """Bytes a box may send unread: enough for 90 MiB/s at 100 ms, but little memory (docs/adr/0004)."""
-HANDSHAKE_S = 15.0  # how long the box may take to agree on keys, in seconds
+HANDSHAKE_S = 20.0  # how long the box may take to agree on keys, in seconds
 _PACKET = 128 * 1024
 _LONGEST_READ = 1024 * 1024  # bytes; OpenSSH's packets have at most 256 KiB (PACKET_MAX_SIZE)
 _CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "aes128-ctr", "aes256-ctr")

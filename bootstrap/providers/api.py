@@ -524,7 +524,7 @@ def _words(answer: object) -> Iterator[str]:
 
 def _why(answer: object) -> str:
     said = next(_words(answer), "")
-    return f": {said[:_SHOWN]}" if said else ""
+    return f": {said[:_SHOWN].rstrip('.')}" if said else ""
 
 
 def _in_words(error: urllib3.exceptions.HTTPError) -> str:

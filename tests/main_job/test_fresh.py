@@ -153,16 +153,17 @@ def test_ssh_keys_and_known_hosts_are_on_the_box_once_with_private_modes(fresh: 
     assert len(known.splitlines()) == len(set(known.splitlines()))
 
 
-def wait_until_the_run_writes_no_more(fresh: Fresh) -> None:
-    """Its last two files come after the setup that started it has ended."""
+def wait_until_no_more_is_written(fresh: Fresh) -> None:
+    """A run's last two files, and the last bytecode, come after the setup has ended."""
     run = f"cd {fresh.folder}/runs/*/lesson-1"
     noted = '[ "$(tail -n 1 times | cut -d " " -f 2)" = "$(wc -c <log)" ]'
-    wait = f"{run} && until ls results.made && {noted}; do sleep 0.2; done"
+    compiled = "! pgrep -f 'python[.]bytecode'"
+    wait = f"{run} && until ls results.made && {noted} && {compiled}; do sleep 0.2; done"
     fresh.box.run(["timeout", "30", "sh", "-c", wait])
 
 
 def test_a_second_setup_of_a_box_finds_nothing_to_do_and_changes_no_file(fresh: Fresh) -> None:
-    wait_until_the_run_writes_no_more(fresh)
+    wait_until_no_more_is_written(fresh)
     before = fresh.listing()
     again = fresh.run("setup").must(0)
     assert "nothing to do" in again.out
@@ -173,7 +174,7 @@ def test_a_second_setup_of_a_box_finds_nothing_to_do_and_changes_no_file(fresh: 
 
 @pytest.mark.sampled
 def test_plan_status_and_logs_write_nothing_on_the_box(fresh: Fresh) -> None:
-    wait_until_the_run_writes_no_more(fresh)
+    wait_until_no_more_is_written(fresh)
     before = fresh.listing()
     planned = fresh.run("plan", "--json").must(0).json()
     assert {step["step"]: step["runs"] for step in planned["steps"]} == dict.fromkeys(

@@ -226,7 +226,7 @@ def test_a_box_is_not_reported_as_gone_if_vast_refuses_the_api_key(world: Rentin
     world.simulation.is_expired = True
     account = world.account
     for ask in (lambda: account.box(box.box_id), lambda: account.destroy(box.box_id)):
-        with pytest.raises(RefusedKeyError, match="Session expired"):
+        with pytest.raises(RefusedKeyError, match=r"Please log in again\.\n"):
             ask()
     with pytest.raises(RefusedKeyError):
         world.up()

@@ -209,7 +209,8 @@ def results_of(run: Path) -> list[tuple[str, int]]:
         files = iter([top]) if top.is_file() else top.rglob("*")
         for file in islice(files, MOST_RESULTS):
             if file.is_file() and not file.is_symlink():
-                found.append((str(file.relative_to(tree)), file.stat().st_size))
+                name = os.fsencode(file.relative_to(tree)).decode("utf-8", "backslashreplace")
+                found.append((name, file.stat().st_size))
     return sorted(found)[:MOST_RESULTS]
 
 

@@ -169,12 +169,13 @@ def test_a_report_shows_gpu_samples_setup_and_results_of_no_other_run(
     (tmp_path / "homework/out").mkdir(parents=True)
     (tmp_path / "homework/out/model.pt").write_bytes(b"12345")
     (tmp_path / "homework/out/link").symlink_to("/etc/passwd")
+    (tmp_path / os.fsdecode(b"homework/out/bad\xff")).write_bytes(b"1")
     samples = "\n".join(json.dumps(each) for each in (HEAD, *SAMPLES, "cut"))[:-3]
     history = lay("", samples=samples, dir=f"{tmp_path}/homework\n", results="out/\nnone/\n")
     head, rows = history.read_samples()
     assert head.gpus[0].name == "A100"
     assert len(rows) == 10
-    assert history.results == (("out/model.pt", 5),)
+    assert history.results == (("out/bad\\xff", 1), ("out/model.pt", 5))
     assert {event.setup for event in history.read_events()} == {"20260101-000000-aaaaaa"}
 
 
