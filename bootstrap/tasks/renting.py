@@ -329,19 +329,20 @@ def _confirm(offer: Offer) -> None:
 def _whole_cost(found: FoundOffers) -> str:
     """Return what `up` would ask for first costs in all of its lease, and whether a cap forbids."""
     from bootstrap.providers.estimate import Usage, cost_of
-    from bootstrap.renting.money import OverCapError, RentalTerms, check_caps, lease_hours, read_caps
+    from bootstrap.renting import money
 
     if not found.fitting:
         return ""
-    caps = read_caps()
+    caps = money.read_caps()
     dear = caps.max_price or math.inf
     first = next((each for each in found.fitting if each.price <= dear), found.fitting[0])
-    hours = lease_hours(found.order, first.price)
+    hours = money.lease_hours(found.order, first.price)
     total = cost_of(Usage(hours), first.price * first.boxes).total
-    said = f"\nwhat up asks for first, for the {hours:g} hours of its lease: {dollars(total)}"
+    said = f"\nwhat up asks for first, for the {round(hours, 1):g} hours of its lease: "
+    said += dollars(total)
     try:
-        check_caps(caps, RentalTerms(first.price, hours, first.boxes), time.time())
-    except OverCapError as error:
+        money.check_caps(caps, money.RentalTerms(first.price, hours, first.boxes), time.time())
+    except money.OverCapError as error:
         said += f"\n{error.what}"
     return said
 

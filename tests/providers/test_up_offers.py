@@ -55,6 +55,8 @@ def test_up_dry_run_prices_the_first_offer_within_the_cap_of_a_box_else_says_tha
     names = ("up", "--dry-run", "--set", "gpu.name=[RTX 4090, RTX 3080]")
     total = user.run(*names, BOXSTRAP_MAX_PRICE="0.15").must(0).out.splitlines()[-1]
     assert total == "what up asks for first, for the 24 hours of its lease: $2.64"
+    by_dollars = user.run(*names, "--set", "lease.dollars=1", BOXSTRAP_MAX_PRICE="0.15").must(0)
+    assert by_dollars.out.endswith("for the 9.1 hours of its lease: $1.00\n")
     *_, refused = user.run(*names, BOXSTRAP_MAX_PRICE="0.05").must(0).out.splitlines()
     assert refused.endswith(" an hour is more than max_price allows: $0.05. Nothing was rented.")
 
