@@ -57,7 +57,7 @@ AREAS = {
         ("boxes/run.py",),
         (
             *(f"tests/unit/{name}.py" for name in ("setup/test_result", "boxes/test_readers")),
-            "tests/unit/boxes/test_uploaded.py",
+            "tests/unit/boxes/test_run_lines.py",
             *("tests/unit/boxes/test_probe.py", "tests/unit/boxes/test_selection.py"),
             *("tests/unit/boxes/test_run_lines.py", "tests/unit/runs/test_known_runs.py"),
         ),

@@ -1,4 +1,4 @@
-"""The pages are checked against the code: generated parts, commands, profiles and links."""
+"""The pages are checked against the code: generated parts, commands, profiles, links, systems."""
 
 import re
 import shlex
@@ -10,14 +10,17 @@ from _pytest.mark.expression import Expression
 
 from bootstrap import errors
 from bootstrap.errors import EXIT_CODES
+from bootstrap.fleet.export import EXPORTS
 from bootstrap.link import parse_host
 from bootstrap.profile import PROFILE
 from bootstrap.profile.load import read_profile
-from bootstrap.providers import NAMES, PROVIDERS
+from bootstrap.providers import CLASSES, NAMES, PROVIDERS
+from bootstrap.setup.door_table import DOORS
 from bootstrap.steps.event_codes import CODES
 from bootstrap.tasks import NAMES as TASKS
 from bootstrap.tasks import find
 from bootstrap.tasks.parser import parse_command
+from tools.docs import site_links
 from tools.docs.generate import PART, ROOT, documents, renewed
 
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -270,3 +273,91 @@ def test_every_pytest_command_in_the_docs_selects_tests_that_exist() -> None:
             if not any(chosen.evaluate(_says(test)) for test in _tests_in(file)):
                 lacking.append(f"{page}: {file} -k {words!r}")
     assert not lacking, "\n".join(lacking)
+
+
+PAGE = (ROOT / "docs/systems.md").read_text(encoding="utf-8")
+ROWS = [
+    [cell.strip() for cell in line.strip("|").split(" | ")]
+    for line in PAGE.splitlines()
+    if line.startswith("| **")
+]
+GUIDES = (  # the names in guides for those who rent a GPU for the first time
+    *("Vast.ai", "RunPod", "RunPod serverless", "Lambda", "Paperspace", "Gradient", "CoreWeave"),
+    *("EC2", "SageMaker", "SageMaker Notebooks", "AWS Batch", "Fargate", "Hugging Face Jobs"),
+    *("Google Cloud", "Google Colab", "Vertex AI", "Azure", "Azure ML Notebooks", "Azure Batch"),
+    *("Azure Machine Learning", "Oracle", "IBM", "Kubernetes", "Docker", "Slurm", "local"),
+    *("university", "Mac", "WSL", "spot"),
+)
+
+
+def test_each_row_of_the_systems_page_has_four_filled_cells() -> None:
+    assert len(ROWS) >= 25
+    assert [row for row in ROWS if len(row) != 4 or not all(row)] == []
+
+
+def test_each_provider_each_start_up_script_and_each_guides_system_is_on_the_systems_page() -> None:
+    for name in GUIDES:
+        assert any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", row[0]) for row in ROWS), name
+    for name in CLASSES:
+        served = [row for row in ROWS if f"account `--provider {name}`" in row[1]]
+        assert len(served) == 1, name
+        assert "::test_" in served[0][3], name
+    for name in (*DOORS, *EXPORTS, "oneliner"):
+        assert any(re.search(rf"doors? [^,]*`{name}`|`, `{name}`", row[1]) for row in ROWS), name
+
+
+def test_every_provider_and_start_up_script_that_the_systems_page_names_exists() -> None:
+    doors = {*DOORS, *EXPORTS, "oneliner"}
+    for row in ROWS:
+        accounts = set(re.findall(r"`--provider ([a-z0-9-]+)`", row[1]))
+        assert accounts <= set(CLASSES), row[0]
+        named = set(re.findall(r"`([a-z0-9-]+)`", row[1]))
+        assert named <= doors, row[0]
+
+
+def test_each_row_of_the_systems_page_names_a_test_or_says_never_tried() -> None:
+    for row in ROWS:
+        shown = row[3]
+        named = re.findall(r"`(\w[\w/]*\.py)(?:::(test_\w+))?`", shown)
+        for file, test in named:
+            text = (ROOT / "tests" / file).read_text(encoding="utf-8")
+            assert not test or re.search(rf"^(?:async )?def {test}\(", text, re.MULTILINE), test
+        assert named or "never tried" in shown or "checks" in shown, row[0]
+
+
+def test_the_checks_workflow_runs_on_macos() -> None:
+    """The one row whose proof is no test."""
+    assert "macos-latest" in (ROOT / ".github/workflows/checks.yml").read_text(encoding="utf-8")
+    assert Path(ROOT / "docs/support.md").is_file()
+
+
+SOUND = '<a id="top"></a><a href="b.html#part">b</a><a href="https://example.org">x</a>'
+OTHER = '<h2 id="part">Part</h2><a href="sub/">s</a><img src="a.svg"><a href="index.html#top">t</a>'
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes", "said"),
+    [
+        ("", "", None),
+        ("b.html#part", "c.html", "index.html: c.html is not there"),
+        ("b.html#part", "b.html#past", "index.html: b.html#past has no such anchor"),
+        ('href="https://example.org">', 'href="#none">', "index.html: #none has no such anchor"),
+        ("a.svg", "b.svg", "b.html: b.svg is not there"),
+        ("sub/", "sup/", "b.html: sup/ is not there"),
+        ("Part</h2>", '</h2><a href="/c.html">', "b.html: /c.html is not there"),
+        ("<img src", "<script src=https://example.org/x.js></script><img src", "from outside"),
+        ("<img src", "<link href=//example.org/x.css><img src", "from outside"),
+    ],
+)
+def test_the_docs_site_check_finds_dead_links_missing_anchors_and_outside_files(
+    tmp_path: Path, was: str, becomes: str, said: str | None
+) -> None:
+    (tmp_path / "sub").mkdir()
+    root = '<a href="/b.html#part"></a>'
+    for name, text in {"index": SOUND, "b": OTHER, "sub/index": "<p>", "404": root}.items():
+        changed = text.replace(f"{was}", becomes) if was and name != "404" else text
+        (tmp_path / f"{name}.html").write_text(changed)
+    (tmp_path / "a.svg").write_text("<svg/>")
+    found = list(site_links.dead_links(tmp_path))
+    assert len(found) == (said is not None), found
+    assert said is None or said in found[0]

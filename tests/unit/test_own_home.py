@@ -80,7 +80,7 @@ def test_the_test_suite_neither_reads_nor_writes_the_users_home(full: Full) -> N
         "tests/unit/link/test_login.py::test_a_login_tries_no_agent_key_with_identity_agent_none_and_names_a_dead_agent",
         "tests/unit/link/test_exchange.py::test_a_command_on_host_local_starts_in_the_home_folder",
         "tests/unit/tasks/test_programs.py::test_init_writes_a_valid_profile_and_never_overwrites_one",
-        "tests/unit/runs/test_editors_on_box.py",
+        "tests/unit/runs/test_editors.py",
     )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr
     assert full.listing() == before

@@ -1,10 +1,12 @@
-"""A launch is all or nothing: a cut upload starts nothing; an unsuitable box is left alone."""
+"""A launch is all or nothing: a cut upload starts nothing; an unsuitable box or uv is refused."""
 
 import contextlib
 import gzip
+import hashlib
 import re
 import shutil
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,9 @@ import pytest
 from bootstrap.errors import BoxLacksError, BoxstrapError, UnreachableError
 from bootstrap.link import LinkLost, LocalWire
 from bootstrap.link.query import LaunchOptions, build_query, launch, new_setup_id
+from bootstrap.onbox.python.uv_release import VERSION, WHEELS
+from bootstrap.paths import cache_dir
+from bootstrap.setup import send
 from bootstrap.setup.program import Program
 from tests.waiting import wait_until
 
@@ -204,3 +209,53 @@ def test_ids_of_setups_are_unique_and_sort_by_time() -> None:
     assert ids == sorted(ids)
     assert len({new_setup_id(0) for _ in range(20)}) == 20  # 24 bits are random
     assert all(re.fullmatch(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}", each) for each in ids)
+
+
+MACHINE = "Linux-aarch64"
+NAME = WHEELS[MACHINE][0]
+INFO = f"uv-{VERSION}.dist-info"
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that this machine's pip reads, with a wheel for another kind of machine."""
+    folder = tmp_path / "index"
+    folder.mkdir()
+    with zipfile.ZipFile(folder / NAME, "w") as archive:
+        about = f"Metadata-Version: 2.1\nName: uv\nVersion: {VERSION}\n"
+        archive.writestr(f"{INFO}/METADATA", about)
+        archive.writestr(f"{INFO}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: false\n")
+        archive.writestr(f"{INFO}/RECORD", "")
+    sha256 = hashlib.sha256((folder / NAME).read_bytes()).hexdigest()
+    monkeypatch.setattr(send, "WHEELS", {MACHINE: (NAME, sha256)})
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    (tmp_path / "pip").mkdir()
+    (tmp_path / "pip/__main__.py").write_text("raise SystemExit('a repository that is hostile')\n")
+    monkeypatch.chdir(tmp_path)
+    return folder
+
+
+@pytest.mark.slow
+def test_the_uv_wheel_is_downloaded_once_and_replaces_a_damaged_cached_one(index: Path) -> None:
+    wheel = (index / NAME).read_bytes()
+    kept = cache_dir() / "uv" / NAME
+    kept.parent.mkdir(parents=True)
+    (kept.parent / "uv-0.1-py3-none-any.whl").write_text("of an earlier version")
+    kept.write_text("damaged")
+    assert send.fetch_wheel(MACHINE) == wheel
+    (index / NAME).unlink()
+    assert send.fetch_wheel(MACHINE) == wheel
+    assert list(kept.parent.iterdir()) == [kept]
+
+
+@pytest.mark.slow
+def test_a_uv_wheel_with_a_wrong_hash_is_refused_and_not_cached(index: Path) -> None:
+    with zipfile.ZipFile(index / NAME, "a") as archive:
+        archive.writestr("more", "")
+    with pytest.raises(BoxstrapError, match=f"does not give uv {VERSION} either: "):
+        send.fetch_wheel(MACHINE)
+    assert not (cache_dir() / "uv").exists()
+    with pytest.raises(BoxstrapError, match="no uv is known for"):
+        send.fetch_wheel("Linux-\x1b[31m")

@@ -1,4 +1,4 @@
-"""The steps in Python: what their stamps hold, and what they are told."""
+"""The steps in Python: what their stamps hold, what they are told, and the programs they run."""
 
 import os
 import re
@@ -10,10 +10,13 @@ import pytest
 
 from bootstrap.onbox.git import BoxTree
 from bootstrap.onbox.quoted import quoted
+from bootstrap.onbox.run_folder import names_in
+from bootstrap.onbox.short_program import run
 from bootstrap.onbox.step_report import StepError
 from bootstrap.onbox.steps.lease import LeaseStep
 from bootstrap.onbox.steps.preflight import PreflightStep
 from bootstrap.onbox.steps.step import BoxStep, expanded, step_named
+from bootstrap.onbox.steps.tools import ToolsStep
 from bootstrap.steps.plan import NAMES
 from bootstrap.steps.shell import Value, onbox_files
 from tests.unit.setup.scripts import facts
@@ -126,3 +129,48 @@ def test_programs_sent_to_the_box_call_nothing_that_python_3_8_lacks() -> None:
     """A box whose system has that Python has its monitor and its steps in it."""
     own = {name: text for name, text in onbox_files().items() if name not in OF_ENVIRONMENTS}
     assert [name for name, text in own.items() if NEWER.search(text)] == []
+
+
+def test_a_setup_without_packages_is_right_after_one_whose_packages_could_not_be_installed(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "steps").mkdir()
+    is_right = []
+    for name, packages in (("one", ["jq"]), ("two", ["jq"]), ("three", [])):
+        asked = {"setup": str(tmp_path / name)}
+        tree = BoxTree(str(tmp_path), "k", "")
+        step = ToolsStep(facts(tree, asked=asked, is_local=True, packages=packages))
+        is_right.append(step.check())
+        step.apply()
+        assert step.check()
+    assert is_right == [True, False, False]
+
+
+LARGE = b"x" * (1 << 20)
+
+
+def test_a_program_called_on_a_box_can_read_and_print_megabytes_without_hanging() -> None:
+    done = run(["sh", "-c", "tee /dev/fd/2"], {**os.environ}, LARGE)
+    assert (done.code, done.output, done.errors) == (0, LARGE, LARGE)
+
+
+def test_a_program_called_on_a_box_that_reads_no_input_gives_its_exit_code() -> None:
+    assert run(["sh", "-c", "exit 3"], {**os.environ}, LARGE).code == 3
+
+
+def test_a_program_called_on_a_box_inherits_no_lock_and_ends_at_sigpipe() -> None:
+    lock, other = os.pipe()
+    os.set_inheritable(lock, True)
+    done = run(["sh", "-c", "kill -PIPE $$; echo late"], {**os.environ})
+    assert (done.code, done.output) == (128 + 13, b"")
+    done = run(["sh", "-c", f": <&{lock}"], {**os.environ})
+    assert done.code, "it has the file"
+    for file in (lock, other):
+        os.close(file)
+
+
+def test_calling_a_missing_program_on_a_box_raises_an_error_and_leaks_no_file() -> None:
+    before = names_in("/proc/self/fd")
+    with pytest.raises(FileNotFoundError):
+        run(["no-such-program"], {**os.environ})
+    assert len(names_in("/proc/self/fd")) == len(before)

@@ -1,7 +1,11 @@
-"""What an environment is made from, as the box sees it: pip's own parser reads no file more."""
+"""What an environment is made from, as the box sees it: pip's own parser reads no file more.
+
+Also which Python it gets, and what environment.yml and conda's settings say.
+"""
 
 import contextlib
 import os
+import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -11,7 +15,15 @@ from hypothesis import given as generated
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from bootstrap.onbox.conda.environment import (
+    BoxChannels,
+    activation,
+    channels_of,
+    parse_file,
+    read_box,
+)
 from bootstrap.onbox.git import BoxTree
+from bootstrap.onbox.python.accepted import accepted
 from bootstrap.onbox.python.environment import BoxEnvironment
 from bootstrap.onbox.python.sources import find_sources
 from tests.cases import parts_of, read_cases
@@ -195,3 +207,111 @@ def test_a_changed_file_of_a_local_package_makes_a_new_environment(tmp_path: Pat
 
     assert inputs("1") != inputs("2")
     assert inputs("1") == inputs("1")
+
+
+STATED = {
+    "pyproject.toml": ("[project]\nname = 'x'\nrequires-python = '>=3.8,<3.11'\n", ">=3.8,<3.11"),
+    "another table's": ("[tool.x]\nrequires-python = '>=3.8'\n[project]\nname = 'x'\n", ""),
+    "after a list": (
+        '[project]\nclassifiers = [\n  "A :: B",\n]\nrequires-python = "~=3.9"\n', "~=3.9"
+    ),
+    "poetry": ("[tool.poetry.dependencies]\npython = '^3.9'\n", ">=3.9,<4"),
+    "poetry's narrow": ("[tool.poetry.dependencies]\npython = \"~3.9\"\n", ">=3.9,<3.10"),
+    "poetry's choice": ("[tool.poetry.dependencies]\npython = '3.8 || 3.9'\n", ""),
+    "setup.cfg": ("[options]\npython_requires = >=3.7, <3.11\n", ">=3.7,<3.11"),
+    "setup.py": ("setup(\n    python_requires='>=3.7',\n)\n", ">=3.7"),
+    "nothing": ("[build-system]\nrequires = ['setuptools']\n", ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "range_"), STATED.values(), ids=STATED)
+def test_setup_reads_the_accepted_python_versions_from_pyproject_setup_py_or_setup_cfg(
+    tmp_path: Path, text: str, range_: str
+) -> None:
+    name = "setup.py" if text.startswith("setup(") else "pyproject.toml"
+    (tmp_path / ("setup.cfg" if text.startswith("[options]") else name)).write_text(text)
+    assert accepted(str(tmp_path)) == range_
+
+
+FILE = {
+    "name": "x",
+    "channels": ["pytorch", "defaults"],
+    "dependencies": [
+        "python=3.11",
+        "other::numpy>=1.2",
+        {
+            "pip": [
+                'torch>=2; python_version > "3"  # why',
+                '-r "more files.txt"',
+                "--find-links 'a b'",
+                "#",
+            ]
+        },
+    ],
+    "variables": {"NAME": "it's me", "NUMBER": 3, "not-a-name": "x"},
+}
+
+
+def test_a_conda_environment_file_is_read_into_packages_pip_lines_and_variables() -> None:
+    file = parse_file(FILE)
+    assert file.specs == ("python=3.11", "other::numpy>=1.2")
+    plain = ('torch>=2; python_version > "3"',)
+    assert file.pip == (*plain, "-r", "more files.txt", "--find-links", "a b")
+    assert file.variables == {"NAME": "it's me", "NUMBER": "3", "not-a-name": "x"}
+
+
+@pytest.mark.parametrize("document", [None, [], {"dependencies": "numpy"}, {"channels": []}])
+def test_a_conda_file_without_dependencies_raises_an_error_that_says_so(document: object) -> None:
+    with pytest.raises(ValueError, match="no list of dependencies"):
+        parse_file(document)
+
+
+@pytest.mark.parametrize(
+    ("channels", "box", "asked"),
+    [
+        (["pytorch"], BoxChannels(), ["pytorch", "conda-forge"]),
+        (["pytorch", "nodefaults"], BoxChannels(), ["pytorch"]),
+        (["pytorch"], BoxChannels(("ours", "pytorch")), ["pytorch", "ours"]),
+        (["defaults"], BoxChannels(("defaults",)), ["main", "r"]),
+        (["defaults"], BoxChannels(("a",), defaults=("https://h/m",)), ["https://h/m", "a"]),
+        (["ours"], BoxChannels(("a",), named={"ours": "https://h/x/"}), ["https://h/x/ours", "a"]),
+        ([], BoxChannels(), ["conda-forge"]),
+    ],
+)
+def test_conda_channels_are_those_of_the_file_and_of_the_boxs_settings(
+    channels: list[str], box: BoxChannels, asked: list[str]
+) -> None:
+    file = parse_file({"channels": channels, "dependencies": ["numpy"]})
+    assert channels_of(file, box) == asked
+
+
+def test_a_conda_channel_that_only_a_package_names_is_searched_last() -> None:
+    assert channels_of(parse_file(FILE), BoxChannels()) == [
+        *("pytorch", "main", "r", "conda-forge", "other")
+    ]
+
+
+def test_later_conda_settings_and_variables_on_a_box_override_earlier_ones() -> None:
+    settings = [
+        {"channels": ["a"], "channel_alias": "https://one/"},
+        {"channels": ["b", "c"], "default_channels": ["d"], "custom_channels": {"e": "https://e"}},
+        None,
+    ]
+    assert read_box(settings, {}) == BoxChannels(
+        ("b", "c"), "https://one/", ("d",), {"e": "https://e"}
+    )
+    said = read_box(settings, {"CONDA_CHANNELS": "x,y", "CONDA_CHANNEL_ALIAS": "https://two"})
+    assert (said.channels, said.alias) == (("x", "y"), "https://two")
+
+
+def test_sourcing_the_activation_script_enters_the_conda_environment(tmp_path: Path) -> None:
+    prefix = tmp_path / "it's"
+    scripts = prefix / "etc/conda/activate.d"
+    scripts.mkdir(parents=True)
+    (scripts / "one.sh").write_text('export ONE="$CONDA_PREFIX"\n')
+    script = tmp_path / "activate.sh"
+    script.write_text(activation(str(prefix), parse_file(FILE).variables))
+    ask = 'set -u; . "$0"; . "$0"; echo "$PATH|$NAME|$NUMBER|$ONE|${VIRTUAL_ENV-none}"'
+    environ = {"PATH": "/usr/bin:/bin", "VIRTUAL_ENV": "other"}
+    said = subprocess.check_output(["/bin/sh", "-c", ask, str(script)], env=environ, text=True)
+    assert said == f"{prefix}/bin:/usr/bin:/bin|it's me|3|{prefix}|none\n"

@@ -1,4 +1,4 @@
-"""The judge alone: traces in the kernel, names, versions and thresholds."""
+"""The judge alone: traces in the kernel, names, versions, thresholds, and codes known here."""
 
 import ast
 import re
@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from bootstrap.onbox import MAIN
-from bootstrap.onbox.verdict import gpu_checks, gpu_reader, judge
+from bootstrap.onbox.verdict import gpu_checks, gpu_errors, gpu_reader, judge
 from bootstrap.onbox.verdict.expected_hardware import ExpectedHardware
+from bootstrap.steps.event_codes import CODES
 
 ONBOX = Path(MAIN).parent
 NOTHING: dict[str, Any] = {
@@ -210,3 +211,16 @@ def test_each_check_of_the_verdict_has_a_unique_name_an_error_code_and_advice() 
 def test_a_gpu_with_an_nvml_error_of_broken_hardware_is_unusable(code: int, counts: int) -> None:
     """8: no power, 11: IRQ, 14: corrupt ROM, 15: off the bus, 16: needs a reset; others don't."""
     assert judge.unusable({"name": "A100", "memory": 80, "temperature": {"error": code}}) == counts
+
+
+PROBLEMS = [
+    value for value in vars(gpu_errors).values() if isinstance(value, gpu_errors.GpuProblem)
+]
+SENT = {problem.code for problem in [*PROBLEMS, *gpu_errors.NVML.values()]}
+SENT |= {check.code for check in (*judge.OF_GPUS, *judge.BOX_CHECKS)}
+SENT |= {"gpu-unread", "box-unread", "gpu-sick"}
+
+
+def test_every_error_code_of_the_gpu_check_on_a_box_has_a_message_on_this_machine():
+    assert len(SENT) > 20
+    assert SENT - {""} - set(CODES) == set()  # a check that only notes has no code

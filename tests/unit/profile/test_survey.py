@@ -1,13 +1,19 @@
-"""What is read from a repository's files, broken ones too; more is in `repositories/*.txt`."""
+"""What `init` reads from a repository, broken or not, and writes; see also `repositories/*.txt`."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from bootstrap.profile.load import read_profile
 from bootstrap.profile.scaffold import notes, write_profile
 from bootstrap.profile.survey import declared, files
-from bootstrap.profile.survey.facts import inspect_repository, look_where_you_stand
+from bootstrap.profile.survey.environment import Environment
+from bootstrap.profile.survey.facts import Facts, inspect_repository, look_where_you_stand
+from tests.repository_files import read_repositories, write_files
 
 LEARNS = "import torch\nif __name__ == '__main__':\n    optimizer = 1\n"
 
@@ -87,3 +93,61 @@ def test_a_requirements_file_is_read_together_with_the_files_it_includes(here: P
     (here / "a/c.txt").write_text("y[z]>=2; python_version > '3'\n")
     found = declared.with_includes(here, "a/r.txt")
     assert declared.names(found.requirements) == {"x", "y"}
+
+
+REPOSITORIES = read_repositories()
+assert len(REPOSITORIES) > 100
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("parts", REPOSITORIES.values(), ids=REPOSITORIES)
+def test_init_writes_the_expected_profile_and_notes_for_each_repository(
+    here: Path, parts: dict[str, str]
+) -> None:
+    said = {name[2:]: text.strip() for name, text in parts.items() if name.startswith("= ")}
+    write_files(parts, here)
+    facts = replace(
+        inspect_repository(here, command=said.get("command", "")),
+        url=said.get("url"),
+        last_commit=said.get("last commit", ""),
+    )
+    text = write_profile(facts)
+    (here / "boxstrap.yaml").write_text(text, encoding="utf-8")
+    read_profile(None, repo_root=here)
+    found = yaml.safe_load(text)
+    found.pop("version")
+    found["python"].pop("torch_backend")
+    found.get("train", {}).pop("session", None)
+    assert found == yaml.safe_load(said["profile"])
+    named, told = said.get("named", "").splitlines(), notes(facts)
+    assert [part for part in named if part not in "\n".join([*told, text])] == []
+    assert [part for part in said.get("unsaid", "").splitlines() if part in text] == []
+    assert [note for note in told if not any(part in note for part in named)] == []
+
+
+ODD = st.none() | st.text(max_size=20)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(name=st.text(max_size=20), url=ODD, requires=ODD)
+def test_init_writes_odd_text_of_a_repository_only_into_comments(here, name, url, requires):
+    text = write_profile(Facts(name, url=url, environment=Environment(requires_python=requires)))
+    (here / "boxstrap.yaml").write_text(text, encoding="utf-8")
+    assert read_profile(None, repo_root=here).profile.env == {}
+
+
+def test_every_commented_key_that_init_writes_loads_when_uncommented(here):
+    """Uncommented, the sketch still loads."""
+    text = write_profile(Facts("x"))
+    keys = ("extends", "git", "url", "ref", "access", "gpu", "count", "name", "min_memory_gib")
+    keys += ("secrets", "train", "command", "results", "version", "requirements")
+    lines = []
+    for line in text.splitlines():
+        bare = line.replace("# ", "", 1)
+        is_key = bare.strip().partition(":")[0] in keys
+        lines.append(bare if is_key else line)
+    (here / "boxstrap.yaml").write_text("\n".join(lines), encoding="utf-8")
+    profile = read_profile(None, repo_root=here).profile
+    assert profile.git.access == "url"
+    assert profile.gpu.count == 1
+    assert profile.train.command == "python train.py"
