@@ -156,7 +156,8 @@ class Call:
         )
 
     def show_lines(self, lines: Sequence[str]) -> None:
-        self.screen.result({}, "\n".join(f"  {line}" for line in lines))
+        if not self.given.get("follow"):  # which shows the log from its begin
+            self.screen.result({}, "\n".join(f"  {line}" for line in lines))
 
     def request(self) -> SetupRequest:
         """The options about a setup, including those about its box."""

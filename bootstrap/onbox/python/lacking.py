@@ -95,6 +95,7 @@ _LACKS = (
     rf"|No such file or directory: {_NAME}|: {_NAME}: (?:command )?not found"
     rf"|OSError: {_NAME} (?:library )?not found|Could (?:NOT|not) find (?:program )?{_NAME}"
     rf"|No working C\+\+ compiler found[^(]*\(None, {_NAME}|Failed to find C (compiler)"
+    r"|RuntimeError: Unsupported (compiler)"
     rf"|No package {_NAME} found|Dependency {_NAME} not found|Error: {_NAME} executable not found"
     r"|(?i:\b(cmake|ninja|swig)\b[\w ]{0,20} (?:must be installed|is not installed|not found))"
 )
