@@ -13,7 +13,7 @@ import fcntl
 import json
 import re
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -241,9 +241,8 @@ class RentedHere:
         )
 
 
-def rented_here(answers: Iterable[tuple[str, Sequence[RentedBox]]], now: float) -> RentedHere:
+def rented_here(by_provider: Mapping[str, Sequence[RentedBox]], now: float) -> RentedHere:
     """Update the rentals by the accounts' answers; what these don't decide stays unknown."""
-    by_provider = dict(answers)
     everywhere = [box for boxes in by_provider.values() for box in boxes]
     for each in all_rentals():
         if each.state is RentalState.ASKED and (each.provider in by_provider or not each.provider):

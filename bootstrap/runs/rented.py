@@ -89,10 +89,10 @@ class RentedBoxes(Document):
     rented_here: Mapping[str, str] = field(default_factory=dict)
     """Hosts that `up` rented from here, with the words to show for one that has no setup yet."""
 
-    def text(self) -> str:
-        """A line for each box, then the error or balance of each account."""
+    def text(self, unknown: Sequence[str] = ()) -> str:
+        """A line for each box, the error or balance of each account, and what isn't known."""
         lines = aligned([box.cells() for box in self.boxes])
-        if not lines and not any(account.error for account in self.accounts):
+        if not lines and not unknown and not any(account.error for account in self.accounts):
             lines = ["nothing is rented"]
         elif self.price is not None:
             lines += ["", f"all of it costs {_dollars(self.price)} an hour{self._unpriced()}"]
@@ -101,7 +101,7 @@ class RentedBoxes(Document):
                 lines.append(f"{account.provider.title}: {account.error.what}")
             elif account.balance is not None:
                 lines.append(f"{account.provider.title}: {_dollars(account.balance)} left")
-        return "\n".join(lines)
+        return "\n".join([*lines, *unknown])
 
     def raise_for_status(self) -> None:
         """Raise an account's error: without it the list is incomplete. UsageError without a key."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bootstrap.errors import BoxstrapError, UsageError
+from bootstrap.errors import BoxstrapError, UnreachableError, UsageError
 from bootstrap.sizes import dollars, duration, spent, spent_in_words
 from bootstrap.tasks.command import BOX, HOST, JSON, Call, command, own_error
 from bootstrap.tasks.options import IDENTITY, REPO_MEANT, Option
@@ -169,14 +169,16 @@ def _list_rented(call: Call) -> None:
     from bootstrap.runs.rented import ask_accounts
 
     found = ask_accounts()
-    here = rented_here(
-        [(each.provider.name, each.boxes) for each in found.accounts if not each.error], found.now
-    )
+    answers = {each.provider.name: each.boxes for each in found.accounts if not each.error}
+    here = rented_here(answers, found.now)
     found = replace(found, rented_here=here.hosts)
     if found.accounts or here.unknown:
         data = {**document(found), "perhaps_rented": here.unknown}
-        call.screen.result(data, "\n".join([found.text(), *here.lines()]))
+        call.screen.result(data, found.text(here.lines()))
     found.raise_for_status()
+    if lost := {each.provider for each in here.unknown} - {*answers, ""}:
+        what = "no key of its account is here: what is rented there isn't known."
+        raise UnreachableError(what, where=", ".join(sorted(lost)))
 
 
 @command(

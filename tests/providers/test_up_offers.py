@@ -171,14 +171,19 @@ def test_boxes_all_lists_a_rental_as_perhaps_rented_until_its_account_says_wheth
     rental.save_rental(Rental("boxstrap-00000000000d", "runpod", asked=now - 1000))
     rental.save_rental(Rental("boxstrap-00000000000e", "vast", RentalState.LEAVING, now, "9"))
     vast.boxes = [SimulatedBox("7", label="boxstrap-00000000000c"), SimulatedBox("9")]
-    said = user.run("boxes", "--all", "--json").must(0).json()
+    said = user.run("boxes", "--all", "--json").must(3).json()
     # b was not listed within ten minutes, c is listed; there is no key to look for d.
     marks = sorted(each["mark"][-1] for each in said["perhaps_rented"])
     assert marks == ["a", "d"]
-    text = user.run("boxes", "--all").must(0).out
+    ended = user.run("boxes", "--all").must(3)
+    text = ended.out
+    assert "runpod: no key of its account is here: what is rented there isn't known" in ended.err
     assert "boxstrap-00000000000a  perhaps rented" in text
     assert "rented by boxstrap up, which is setting it up or was cut off: run it again" in text
     assert "to be destroyed, and still there" in text
+    vast.boxes, kept = [], vast.boxes
+    assert "nothing is rented" not in user.run("boxes", "--all").out
+    vast.boxes = kept
     (file,) = user.state.glob("rentals/*c.json")
     assert (json.loads(file.read_text())["state"], len(vast.changed)) == ("rented", 0)
     # No command can reach it yet; each says that it is on its way.
