@@ -147,13 +147,13 @@ def guard_once(screen: Screen, look_at_all: LookAtAll) -> None:
     boxes = [box for box in leased if rented_host(box)]
     others = [box.name for box in leased if not rented_host(box)]
     hosts = {box.host_text for box in boxes}
-    rented = [one.host for one in rental.all_rentals() if one.state is rental.RentalState.RENTED]
-    unheld = [host for host in rented if host not in hosts]
     looked = [
         _not_enforced(box, one) if isinstance(one, BoxstrapError) else one
         for box, one in zip(boxes, look_at_all(boxes, _guarded), strict=True)
     ]
     found = _end_clusters(boxes, looked, screen)
+    rented = [one for one in rental.all_rentals() if one.state is rental.RentalState.RENTED]
+    unheld = [one for one in rented if one.host not in hosts and not _is_gone(one)]
     lines = [f"{one.name} ({one.host}): {one.says}" for one in found]
     over = [box.name for box in leased if box.name in others and _is_over_here(box)]
     lines += [
@@ -161,13 +161,17 @@ def guard_once(screen: Screen, look_at_all: LookAtAll) -> None:
         + (", though by the count here its lease is over" if name in over else "")
         for name in others
     ]
-    lines += [
-        f"{host}: it was rented from here and has no lease, so nothing ends it. To go on: boxstrap "
-        f"up; to end it: boxstrap down --host {host}"
-        for host in unheld
-    ]
+    known = {box.host_text for box in all_boxes()}
+    for one in unheld:
+        what, on = "has no lease, so nothing ends it", "up"
+        if one.ready and one.host not in known:
+            what, on = "forgotten, so its lease isn't known here", f"setup --host {one.host}"
+        lines.append(
+            f"{one.host}: it was rented from here and {what}. To go on: boxstrap {on}; to end it: "
+            f"boxstrap down --host {one.host}"
+        )
     screen.result(
-        {"boxes": found, "not_by_id": others, "without_lease": unheld},
+        {"boxes": found, "not_by_id": others, "without_lease": [one.host for one in unheld]},
         "\n".join(lines) or "no box that is known here has a lease",
     )
     if error := next((one.error for one in found if one.error), None):
@@ -179,6 +183,16 @@ def guard_once(screen: Screen, look_at_all: LookAtAll) -> None:
             hint="End it on its provider's page, then: boxstrap boxes --forget "
             f"{over[0]}; or let it go on: boxstrap lease --host {over[0]} --release",
         )
+
+
+def _is_gone(one: rental.Rental) -> bool:
+    """Whether its account, if it can be asked, has it no more; that is noted, as `up` does."""
+    with contextlib.suppress(BoxstrapError):
+        account, box_id = account_of(one.host)
+        if one.ready and one.boxes == 1 and account.is_gone(box_id):
+            rental.save_rental(replace(one, state=rental.RentalState.ENDED))
+            return True
+    return False
 
 
 def _is_over_here(box: KnownBox) -> bool:

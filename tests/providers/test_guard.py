@@ -97,6 +97,14 @@ def test_guard_stops_only_the_box_whose_lease_is_over(
     said = user.run("guard", "--once").must(0).out
     assert "vast:2000: it was rented from here and has no lease" in said
     assert "boxstrap down --host vast:2000" in said
+    # It was set up and forgotten; then its account has it no more.
+    file.write_text(json.dumps({"v": 1, **document(ours), "state": "rented", "ready": True}))
+    said = user.run("guard", "--once").must(0).out
+    assert "vast:2000: it was rented from here and forgotten, so its lease isn't known here" in said
+    gone = account.boxes.pop()
+    assert "vast:2000" not in user.run("guard", "--once").must(0).out
+    account.boxes.append(gone)
+    assert json.loads(file.read_text())["state"] == "ended"
     file.unlink()
     three_hours = time.time() - 3 * HOUR
     set_lease(user, seconds=4 * HOUR, dollars=50.0, set=three_hours, extended=0.0, held="no-key")
