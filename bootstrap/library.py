@@ -120,8 +120,8 @@ class Box:
         profile's. `queue` is `gpus`, `after:RUN` or `after-any:RUN`. How it ends is told by
         `BoxRun.wait`, however soon.
 
-        Raises UsageError if the command is empty, NotSafeError if work or results of the box are
-        in the way, and as `setup`.
+        Raises UsageError if the command is empty or one of them is malformed, NotSafeError if
+        work or results of the box are in the way, and as `setup`.
         """
         from bootstrap.errors import UsageError
         from bootstrap.setup.new_run import start_run
@@ -131,7 +131,7 @@ class Box:
             command = shlex.join(command)
         if command is not None and not command.strip():
             raise UsageError("the command is empty.", hint="Leave it out for the profile's own.")
-        wanted = RunOptions(command or "", session, gpus, queue, beside, overwrite)
+        wanted = RunOptions(command or "", session, gpus, queue, beside, overwrite).checked()
         screen = _Collected(self._reporter)
         started = start_run(replace(self._request, run=wanted), screen, lambda _: None)
         self._request = replace(self._request, host=started.box)

@@ -11,6 +11,7 @@ from bootstrap.value import dataclass, field, replace
 
 if TYPE_CHECKING:
     from bootstrap.profile.schema import Profile
+    from bootstrap.profile.values import Rule
 
 _SESSION = "train"
 
@@ -35,6 +36,22 @@ class RunOptions:
     nodes: str = ""
     """The id under which its box knows the nodes with which it begins and ends; "" for none."""
     id: str = field(default_factory=lambda: os.urandom(8).hex())
+
+    def checked(self) -> RunOptions:
+        """Return it as a box may get it from a user. Raises UsageError if it is malformed."""
+        from bootstrap.profile.values import COMMAND, GPUS, RUN, SESSION
+
+        kind, waits, name = self.queue.partition(":")
+        if not (kind in ("after", "after-any") and name) and self.queue not in ("", "gpus"):
+            known = "gpus, after:RUN, after-any:RUN"
+            raise UsageError(f"{self.queue!r} is nothing to wait for.", hint=f"There are: {known}")
+        return replace(
+            self,
+            command=_checked("the command", self.command, COMMAND),
+            session=_checked("--session", self.session, SESSION),
+            gpus=_checked("--gpus", self.gpus, GPUS),
+            queue=f"{kind}{waits}{_checked(f'--{kind}', name, RUN)}",
+        )
 
     def another(
         self, *, gpus: str, queue: str, variables: tuple[tuple[str, str], ...]
@@ -65,6 +82,13 @@ class RunOptions:
         more += [word for word in ("beside", "overwrite") if getattr(wish, word)]
         command = f"command={_as_word(wish.command)}"
         return [f"run={wish.id}", command, f"session={wish.session}", *more]
+
+
+def _checked(name: str, text: str, rule: Rule) -> str:
+    try:
+        return rule(text) if text else ""
+    except ValueError as error:
+        raise UsageError(f"{name}: {error}.") from None
 
 
 def _as_word(text: str) -> str:

@@ -44,7 +44,6 @@ from bootstrap.value import replace
 
 if TYPE_CHECKING:
     from bootstrap.boxes.run import Run
-    from bootstrap.profile.values import Rule
     from bootstrap.setup.new_run import StartedRun
     from bootstrap.setup.request import RunOptions, SetupRequest
 
@@ -218,43 +217,31 @@ _OF_A_NEW_RUN = ("session", "gpus", "each_gpu", "beside", "up", "committed_only"
 
 def _queue(call: Call) -> str:
     """Return what the run waits for; "" for nothing. Raises UsageError."""
-    from bootstrap.profile.values import RUN
-
     chosen = [name for name in _QUEUES if call.given[name]]
     if len(chosen) > 1:
         raise UsageError(
             f"{flag_of(chosen[0])} or {flag_of(chosen[1])}: a run waits for one thing."
         )
-    for name in chosen:
-        word = "" if name == "queue" else _checked(flag_of(name), call.given[name], RUN)
-        return _QUEUES[name].format(word)
-    return ""
+    return "".join(_QUEUES[name].format(call.given[name]) for name in chosen)
 
 
 def _wish(call: Call, words: Sequence[str]) -> RunOptions:
     """Return the run that a call of `run` asks for. Raises UsageError."""
-    from bootstrap.profile.values import COMMAND, GPUS, SESSION
     from bootstrap.setup.request import RunOptions
 
     # A single word is a shell command line, like train.command; several words are quoted each.
     text = words[0] if len(words) == 1 else shlex.join(words)
     if words and not text.strip():
         raise UsageError("the command after -- is empty.")
+    given = call.given
     return RunOptions(
-        _checked("the command", text, COMMAND),
-        _checked("--session", call.given["session"], SESSION),
-        _checked("--gpus", call.given["gpus"], GPUS),
+        text,
+        given["session"] or "",
+        given["gpus"] or "",
         _queue(call),
-        call.given["beside"],
-        call.given["overwrite_results"],
-    )
-
-
-def _checked(name: str, text: str | None, rule: Rule) -> str:
-    try:
-        return rule(text) if text else ""
-    except ValueError as error:
-        raise UsageError(f"{name}: {error}.") from None
+        given["beside"],
+        given["overwrite_results"],
+    ).checked()
 
 
 RUN = Option(

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from bootstrap import Box
 from bootstrap.errors import BoxstrapError, BusyError, NotSafeError, StepFailedError, UsageError
 from bootstrap.setup.sync import SyncAnswer, refusal
 from tests.cli import Completed, User
@@ -50,6 +51,28 @@ REFUSED = {
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "malformed",
+    [
+        {"command": "a\nb"},
+        {"command": ["true\0x"]},
+        {"session": "../../x"},
+        {"session": "-x"},
+        {"gpus": "0;id"},
+        {"queue": "later"},
+        {"queue": "after:"},
+        {"queue": "after:a b"},
+    ],
+)
+def test_the_library_refuses_a_malformed_run_as_the_command_does_without_a_login(
+    malformed: dict[str, str], user: User
+) -> None:
+    user.repository()
+    box = Box("root@127.0.0.1:1", repo=user.place)
+    with pytest.raises(UsageError):
+        box.run(**{"command": "true", **malformed})
+
+
 @pytest.mark.parametrize("case", REFUSED)
 def test_setup_with_a_wrong_profile_or_repository_exits_with_2_without_a_login(
     case: str,
