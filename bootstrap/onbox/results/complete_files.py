@@ -211,7 +211,7 @@ class Finder:
             except OSError:
                 self._leave(path, "unreadable")
                 continue
-            if not _is_text(path):
+            if not is_text(path):
                 self._leave(path, "name", found)
             else:
                 self._take(path, found)
@@ -235,7 +235,7 @@ class Finder:
         to = self._places[inside[0]] + place[len(inside[0]) :] if inside else ""
         if not to:
             self._leave(link, "outside", found)
-        elif not _is_text(to):
+        elif not is_text(to):
             self._leave(link, "name", found)
         elif self._skips(to):
             self._leave(link, "stray")
@@ -571,7 +571,8 @@ def _has_all_parts(files: list[str]) -> bool:
     )
 
 
-def _is_text(path: str) -> bool:
+def is_text(path: str) -> bool:
+    """Return whether its name is UTF-8."""
     try:
         path.encode()
     except UnicodeEncodeError:

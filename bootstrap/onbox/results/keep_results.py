@@ -21,7 +21,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
-from .complete_files import Files, FileState, state_of
+from .complete_files import Files, FileState, is_text, state_of
 from .copies import FOREVER, CantKeep, clone, copy_bytes
 from .run_results import (
     BEFORE,
@@ -213,6 +213,11 @@ def status(home: str) -> Iterator[Mapping[str, object]]:
         made = run.made()
         if made is None:
             continue
+        odd = [
+            now.size
+            for path, now in made.left.items()
+            if not (is_text(path) or run.lets_go(path)) and run.state_in_place(path) == now
+        ]
         made = run.wanted(made)
         near = Neighbours(run)
         later, kept, lost, by = near.later, 0, 0, []
@@ -225,12 +230,11 @@ def status(home: str) -> Iterator[Mapping[str, object]]:
                 lost += 1
                 owner = now and near.owner(run.place_of(path), now)
                 by += [owner.name] if owner and owner.name not in by else []
-        size = sum(state.size for state in made.values())
         yield {
             "run": f"{run.key}/{run.name}",
             "is_home": run.is_home(),
-            "files": len(made),
-            "bytes": size,
+            "files": len(made) + len(odd),
+            "bytes": sum(state.size for state in made.values()) + sum(odd),
             "kept_bytes": kept,
             "lost_files": lost,
             "overwritten_by": by,

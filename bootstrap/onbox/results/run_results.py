@@ -368,6 +368,7 @@ def made_by(run: RunResults, files: Files, near: Neighbours, *, live: bool) -> F
     made = files.only(
         lambda path: not (path in before and is_same(before[path], files[path]))
     ).without_strays()
+    made.left = {path: now for path, now in files.left.items() if not run.found(path, now)}
     if not live and run.is_over and not held_files({state[:2] for state in made.values()}):
         write_files(f"{run.path}/{MADE}", made)
     return made

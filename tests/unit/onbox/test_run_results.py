@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.onbox.results.copies import FOREVER
-from bootstrap.onbox.results.keep_results import begin, end, note_before
+from bootstrap.onbox.results.keep_results import begin, end, note_before, status
 from bootstrap.onbox.results.run_results import (
     HOME,
     MADE,
@@ -73,13 +73,12 @@ def test_pull_does_not_wait_two_seconds_for_results_unchanged_since_their_run_en
 
 
 @pytest.mark.slow
-def test_a_symlink_out_of_the_results_is_named_only_for_the_run_that_made_it(
-    tmp_path: Path,
-) -> None:
+def test_what_no_pull_can_bring_is_named_only_for_the_run_that_made_it(tmp_path: Path) -> None:
     """Pulls of all later runs in the tree failed for it, and so did the box's end."""
     runs, out = [], tmp_path / "out"
     out.mkdir()
-    for number, makes in enumerate(["host", "", "gone"], 1):
+    odd = os.fsdecode(b"\xff")
+    for number, makes in enumerate(["host", odd, "gone"], 1):
         place = tmp_path / f"box/runs/k/train-{number}"
         place.mkdir(parents=True)
         run = RunResults(str(place), str(tmp_path), ["out"])
@@ -89,17 +88,24 @@ def test_a_symlink_out_of_the_results_is_named_only_for_the_run_that_made_it(
         (place / "pid").write_text("1 1 x\n")
         os.utime(place / "pid", ns=(number, number))
         (out / f"made-{number}").write_text("x")
-        if makes:
+        if makes == odd:
+            (out / odd).write_text("four")
+        else:
             (out / makes).symlink_to("/etc/hostname" if makes == "host" else "nowhere")
         (place / "exit").write_text("0\n")
         end(run)
         runs.append(run)
     looks = [OwnResults(run, 0.0).look(live=False).left_out for run in runs]
-    assert looks == [[("out/host", "outside")], [], [("out/gone", "dead")]]
+    assert looks == [[("out/host", "outside")], [(f"out/{odd}", "name")], [("out/gone", "dead")]]
+    # `status` counts a result whose name can't come: it is there until it is let go of.
+    counts = [(each["files"], each["bytes"]) for each in status(str(tmp_path / "box"))]
+    assert sorted(counts) == [(1, 1), (1, 1), (2, 5)]
+    runs[1].note_let_go([f"out/{odd}"])
+    assert [each["files"] for each in status(str(tmp_path / "box"))] == [1, 1, 1]
     (out / "host").unlink()
     (out / "host").symlink_to("/etc/passwd")  # by the last one, or its user
     looks = [OwnResults(run, 0.0).look(live=False).left_out for run in runs]
-    assert looks == [[], [], [("out/gone", "dead"), ("out/host", "outside")]]
+    assert looks == [[], [], [("out/gone", "dead"), ("out/host", "outside")]]  # one is let go of
 
 
 class SharedTree:
