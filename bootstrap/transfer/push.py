@@ -30,6 +30,7 @@ TRIES = 3
 """How often a file that changes while it is read is tried."""
 MOST_NAMED = 20
 _HAS, _ABSENT, _SAME_SIZE, _OLDER, _FOREIGN = "h", "a", "s", "r", "f"
+_STALE = "sent before, and no longer in it here; on the box it stays"
 _LETTERS = {_HAS, _ABSENT, _SAME_SIZE, _OLDER, _FOREIGN}
 _WHY = {
     "denied": "the box does not let it be written",
@@ -130,6 +131,7 @@ class Push:
         self._began = time.monotonic()
         self._source = read_source(source, exclude)
         self._target, self._workdir, self._replace, self._dry = target, workdir, replace, dry
+        self._is_folder = source.is_dir()
         by_link = source.is_symlink() and source.is_file()
         self._outgoing = FileSender(self._source.root, progress, by_link=by_link)
         self._who = _who(source, target)
@@ -147,7 +149,7 @@ class Push:
         files = self._source.files
         pushed = Pushed(left_out=[*self._source.left_out])
         with Transfer(wire, self._workdir) as transfer:
-            states, begun = self._look(transfer)
+            states, begun = self._look(transfer, pushed)
             self._compare(transfer, states, pushed)
             pushed.kept = [files[i].path for i, state in enumerate(states) if state == _FOREIGN]
             wanted = [i for i, state in enumerate(states) if state in {_ABSENT, _OLDER}]
@@ -160,7 +162,7 @@ class Push:
         pushed.seconds = time.monotonic() - self._began
         return pushed
 
-    def _look(self, transfer: Transfer) -> tuple[list[str], dict[int, int]]:
+    def _look(self, transfer: Transfer, pushed: Pushed) -> tuple[list[str], dict[int, int]]:
         """Return a letter for each file, and how many bytes are there of those started before."""
         states, begun = list[str](), dict[int, int]()
         files, free = self._source.files, 0
@@ -174,6 +176,9 @@ class Push:
                 i = len(files) if at is None else len(states) + at
                 if i < len(files) and isinstance(value, int) and value > 0:
                     begun[i] = min(value, files[i].size)
+            if isinstance(stale := header.get("stale"), list) and stale:
+                listed = ", ".join(first_of([*map(str, stale)], MOST_NAMED))
+                pushed.left_out.append(f"{listed}: {_STALE}")
             states += text_of(header, "states")
             if len(states) > len(files):  # a hostile box could go on for ever
                 break
@@ -191,7 +196,9 @@ class Push:
         yield {"op": "to", **target}, b""
         files = self._source.files
         for at in range(0, len(files), AT_ONCE):
-            yield {"op": "look", "files": [file[:3] for file in files[at : at + AT_ONCE]]}, b""
+            rows = [file[:3] for file in files[at : at + AT_ONCE]]
+            is_all = self._is_folder and at + AT_ONCE >= len(files)
+            yield {"op": "look", "files": rows, "is_all": is_all}, b""
         empty = self._source.empty
         for at in range(0, len(empty), AT_ONCE):
             yield {"op": "folders", "paths": empty[at : at + AT_ONCE]}, b""

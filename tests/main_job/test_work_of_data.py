@@ -114,6 +114,8 @@ def test_setup_trains_again_when_data_was_corrected_after_a_failed_run(user: Use
     here.write("b.txt", "right")
     assert "right" in here.setup().out
     assert here.runs() == 2
+    (here.sets / "b.txt").unlink()
+    assert "b.txt: sent before, and no longer in it here" in here.setup().err
 
 
 def test_setup_trains_again_after_a_failed_run_once_the_profile_names_data(user: User) -> None:

@@ -176,6 +176,7 @@ class TargetRecord:
 
 PARTS = b".boxstrap-parts"
 SYNCED = 1 << 20  # bytes: larger files are synced to the disk before they get their name
+MOST_STALE = 1000  # names
 HAS, ABSENT, SAME_SIZE, OLDER, FOREIGN = "h", "a", "s", "r", "f"
 PROBLEMS = {
     errno.ENOSPC: "full",
@@ -222,6 +223,7 @@ class BoxReceiver:
         self.incoming: Incoming | None = None
         self.is_over = False
         self.others: dict[bytes, TargetRecord] = {}
+        self.asked: set[str] = set()
 
     def to(self, request: dict[str, Any]) -> None:
         """Set the target folder, and create it if needed. A problem with it ends the transfer."""
@@ -259,7 +261,16 @@ class BoxReceiver:
             if states[-1] != HAS and size:
                 with contextlib.suppress(OSError):
                     begun[str(at)] = min(size, os.stat(self.part(path, size, mtime)).st_size)
-        self.say({"states": "".join(states), "begun": begun})
+        self.asked.update(row[0] for row in request["files"])
+        stale = [*self.stale()][:MOST_STALE] if request.get("is_all") else []
+        self.say({"states": "".join(states), "begun": begun, "stale": stale})
+
+    def stale(self) -> Iterator[str]:
+        """Yield what earlier transfers put there and this one has no more."""
+        for path in sorted(self.record.files.keys() - self.asked):
+            with contextlib.suppress(OSError):
+                if self.ours(path, os.lstat(self.place(path))):
+                    yield path
 
     def state(self, path: str, size: int, mtime: int) -> str:
         """Return the letter for what is there of a file, by size and time."""

@@ -142,6 +142,21 @@ def test_push_replaces_only_files_that_a_push_put_there(
     }
 
 
+def test_push_of_a_folder_names_what_was_sent_of_it_before_and_is_no_longer_in_it(
+    push: Push, source: Path, target: Path
+) -> None:
+    """Else a box trains with what was taken out here, and nothing says so."""
+    write(source, a="1", b="2", c="3", d="4", e="5")
+    assert push().left_out == []
+    (source / "b").rename(source / "f")
+    (source / "c").unlink()
+    write(target, d="a training's")
+    (target / "e").unlink()
+    (said,) = push(exclude=["d", "e"]).left_out
+    assert said.startswith("b, c: sent before, ")
+    assert names(target) == ["a", "b", "c", "d", "f"]
+
+
 def test_push_of_one_file_puts_that_file_into_the_folder(wire: LocalWire, tmp_path: Path) -> None:
     write(tmp_path, one="1", other="2")
     pushed = push_folder(wire, tmp_path / "one", "to", workdir=str(tmp_path / "box"))
