@@ -17,12 +17,12 @@ import sys
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from ..git import BoxGit
 from ..metrics import find_metrics, read_patterns
+from ..results.run_results import Neighbours, RunResults, made_by
 from ..run_folder import RunFolder, end_of
 from ..step_report import question
 
@@ -168,11 +168,14 @@ def take_line(
     return bool(found)
 
 
-def events_of(box_home: Path, started: float) -> list[str]:
-    """Return the events of the last setup before the run, which started it or prepared the box."""
+def events_of(box_home: Path, key: str, started: float) -> list[str]:
+    """Return the events of the repository's last setup before the run, which started it or
+    prepared the box."""
     newest: tuple[float, list[str]] = (0.0, [])
     for file in box_home.glob("setups/*/events.jsonl"):
         lines = end_of(file).splitlines()
+        if end_of(file.with_name("key")).strip() != key:
+            continue
         try:
             began = float(json.loads(lines[0])["t"])
         except (IndexError, KeyError, TypeError, ValueError):
@@ -201,17 +204,12 @@ def changes_of(box_home: Path, run: RunFolder) -> dict[str, Any]:
     return {"subject": subject, "changes": changes}
 
 
-def results_of(run: Path) -> list[tuple[str, int]]:
-    tree = Path(end_of(run / "dir").rstrip("\n"))
-    found: list[tuple[str, int]] = []
-    for path in end_of(run / "results").splitlines():
-        top = tree / path
-        files = iter([top]) if top.is_file() else top.rglob("*")
-        for file in islice(files, MOST_RESULTS):
-            if file.is_file() and not file.is_symlink():
-                name = os.fsencode(file.relative_to(tree)).decode("utf-8", "backslashreplace")
-                found.append((name, file.stat().st_size))
-    return sorted(found)[:MOST_RESULTS]
+def results_of(run: RunResults) -> list[tuple[str, int]]:
+    """Return what it made, with its bytes: as recorded, or up to now."""
+    made = run.made()
+    if made is None:
+        made = made_by(run, run.find(), Neighbours(run), live=True)
+    return sorted((path, state.size) for path, state in made.items())[:MOST_RESULTS]
 
 
 def main() -> None:
@@ -220,12 +218,12 @@ def main() -> None:
     run = box_home / "runs" / asked["run"]
     started = float((end_of(run / "started").split() or ["0"])[0])
     said = {
-        "events": events_of(box_home, started),
+        "events": events_of(box_home, run.parent.name, started),
         "verdict": end_of(box_home / "gpu.json"),
         "samples": samples_of(run),
         "disk": end_of(run / "disk_low", 4096),
         "edited": end_of(run / "edited").splitlines()[:200],
-        "results": results_of(run),
+        "results": results_of(RunResults(str(run))),
         **curves_of(run),
         **changes_of(box_home, RunFolder(run)),
     }

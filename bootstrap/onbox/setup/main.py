@@ -122,6 +122,7 @@ class BoxSetup:
         wanted, home, asked = self._wanted, self.home, self._asked
         # The previous holder of the lock may have brought this same repository.
         key, self._main = wanted.repository()
+        write_whole(f"{self._folder}/key", f"{key}\n", 0o600)
         self._tree = BoxTree(home, key, self._main)
         put_in_order(wanted, self._tree)
         if asked["run"]:

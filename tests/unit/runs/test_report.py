@@ -19,6 +19,7 @@ from bootstrap.boxes.run_history import MetricCurve, RunHistory, SampledGpu, Sam
 from bootstrap.errors import BoxLacksError
 from bootstrap.link import LocalWire, NoAnswer
 from bootstrap.onbox.report.run_history import MOST_LOG, MOST_POINTS, CurveReader, pieces
+from bootstrap.onbox.results.run_results import MADE, RunResults, write_files
 from bootstrap.runs.report import (
     ReportedFile,
     RunReport,
@@ -163,19 +164,28 @@ def test_a_report_shows_gpu_samples_setup_and_results_of_no_other_run(
     lay: Lay, tmp_path: Path
 ) -> None:
     setups = tmp_path / ".boxstrap/setups"
-    for name, begun in (("20260101-000000-aaaaaa", 900), ("20260101-000000-bbbbbb", 2000)):
+    for name, begun, key in (
+        ("20260101-000000-aaaaaa", 900, "homework-1"),
+        ("20260101-000000-bbbbbb", 2000, "homework-1"),
+        ("20260101-000000-cccccc", 950, "another-1"),
+    ):
         (setups / name).mkdir(parents=True)
         (setups / name / "events.jsonl").write_text(events(name, begun))
+        (setups / name / "key").write_text(f"{key}\n")
     (tmp_path / "homework/out").mkdir(parents=True)
     (tmp_path / "homework/out/model.pt").write_bytes(b"12345")
     (tmp_path / "homework/out/link").symlink_to("/etc/passwd")
     (tmp_path / os.fsdecode(b"homework/out/bad\xff")).write_bytes(b"1")
+    run, names = tmp_path / ".boxstrap/runs/homework-1/train-1", ("out/",)
+    run.mkdir(parents=True)
+    write_files(str(run / MADE), RunResults(str(run), f"{tmp_path}/homework", names).find())
+    (tmp_path / "homework/out/later.pt").write_bytes(b"1")
     samples = "\n".join(json.dumps(each) for each in (HEAD, *SAMPLES, "cut"))[:-3]
     history = lay("", samples=samples, dir=f"{tmp_path}/homework\n", results="out/\nnone/\n")
     head, rows = history.read_samples()
     assert head.gpus[0].name == "A100"
     assert len(rows) == 10
-    assert history.results == (("out/bad\\xff", 1), ("out/model.pt", 5))
+    assert history.results == (("out/model.pt", 5),)
     assert {event.setup for event in history.read_events()} == {"20260101-000000-aaaaaa"}
 
 
