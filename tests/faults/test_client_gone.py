@@ -65,21 +65,3 @@ def test_setup_fails_in_a_minute_if_the_box_refuses_the_commit(rent: Rent, fault
         assert "the box did not take the commit" in done.err
         rented.box.run("mv /usr/bin/git.real /usr/bin/git")
         rented.run("setup").must(0)
-
-
-def test_setup_sends_the_changed_files_of_a_partial_clone_without_its_history(
-    rent: Rent, faults: Faults
-) -> None:
-    rented = rent("vast", used=True)
-    whole = rented.user.repository("whole", boxstrap__yaml=LONG)
-    whole.commit({"train.py": whole.root.joinpath("train.py").read_text() + "# more\n"})
-    whole.git("config", "uploadpack.allowFilter", "true")
-    part = rented.user.repository("part")
-    part.git("remote", "add", "origin", f"file://{whole.root}")
-    part.git("fetch", "-q", "--filter=blob:none", "origin", "main")
-    part.git("reset", "-q", "--hard", "FETCH_HEAD")
-    part.write({"train.py": part.root.joinpath("train.py").read_text() + "# mine\n"})
-    with faults.attempt("partial clone with a change"):
-        rented.run("setup").must(0)
-        assert "# mine" in rented.box.read("/workspace/part/train.py")
-        assert rented.box.run("git -C /workspace/part log --oneline | wc -l").strip() == "1"

@@ -26,14 +26,13 @@ from tests.cli import User
 from tests.doors.terminal import terminal
 from tests.faults.plugin import Faults
 from tests.hostile import measure
-from tests.hostile.inputs import ADDRESS, CANARY, HOSTS, OPTIONS
+from tests.hostile.inputs import ADDRESS, CANARY, OPTIONS
 from tests.hostile.measure import OBEYED
 from tests.listener import Listener
 from tests.plain_environment import BIN
 from tests.programs import captured
 
 VALUES = "hostile value of a profile"
-HOST = "hostile host"
 OPTION = "hostile option"
 # These only look something up, and run nothing that a value names.
 _HARMLESS = {"git", "ssh"}
@@ -127,15 +126,6 @@ def test_malformed_public_keys_of_a_profile_are_refused_before_a_box_is_contacte
         os.mkfifo(fifo := file.with_name("fifo.pub"))
         refused(watch, profile=write(place, f"ssh: {{authorized_keys: [{fifo}]}}"))
         fifo.unlink()
-
-
-def test_hostile_words_for_host_are_refused_before_anything_runs_or_connects(
-    place: Path, watch: ProcessWatch, faults: Faults
-) -> None:
-    for host in HOSTS:
-        with faults.attempt(HOST, at=f"{host[:60]!a}"):
-            assert "--host" in refused(watch, host=host or " ").text()
-            assert not (place / CANARY).exists()
 
 
 @pytest.mark.parametrize("option", OPTIONS)

@@ -125,14 +125,6 @@ def test_pull_brings_complete_files_during_a_run_and_all_at_its_end(puller: Pull
     assert receipt.name == "train-1.json"
 
 
-def test_a_second_pull_fetches_nothing_and_changes_no_local_file(puller: PullingUser) -> None:
-    before = {path: path.stat().st_mtime_ns for path in puller.place("train-1").rglob("*")}
-    again = puller.user.run("pull", *TO_LOCAL, "--json").must(0).json()
-    assert (again["landed"], again["received"], again["missing"]) == ({}, 0, {})
-    assert again["seconds"] < 2  # without the wait for new files to stop changing
-    assert before == {path: path.stat().st_mtime_ns for path in puller.place("train-1").rglob("*")}
-
-
 def test_pull_writes_to_the_folder_of_option_to_within_max_size_and_not_into_a_symlink(
     puller: PullingUser, tmp_path: Path
 ) -> None:

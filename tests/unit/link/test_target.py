@@ -83,7 +83,7 @@ REFUSED = (
     "box:65536", "box:-1", "box:+1", "box:x", "box:\u0661",
     "[::1", "[::1]x", "[::1]:", "[nope]",
     "1:2:3", "a\u202eb", "a\u200bb", "a\u00a0b", "a\x7fb", "a\x1b[31mb", "a*b", "a/b", "a%b",
-    "ssh://", "ssh -p 22 -- -oX", "ssh -i $(x) box",
+    "ssh://", "ssh -p 22 -- -oX", "ssh -i $(x) box", "a:b@box:2", "ssh -J a@-oX box",
 )  # fmt: skip
 
 

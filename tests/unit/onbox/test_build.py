@@ -136,16 +136,20 @@ def test_an_environment_whose_first_build_was_cut_short_is_made_anew(
 
 
 def test_an_environment_is_not_deleted_before_the_python_version_the_repository_wants_is_found(
-    place: BuildPlace, monkeypatch: pytest.MonkeyPatch
+    place: BuildPlace, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     place.build().build()
     (place.tree / ".venv/pyvenv.cfg").write_text("version_info = 3.8.1\n")
+    assert place.build()._env.is_right()
     monkeypatch.setenv("FOUND", "")
     monkeypatch.setenv("ENDS", "1")
+    wants = place.build({".python-version": "# of us\n3.12\r\n"})
+    assert not wants._env.is_right()
     with pytest.raises(StepError) as refused:
-        place.build({".python-version": "# of us\n3.12\r\n"}).build()
+        wants.build()
     assert refused.value.code == "python-version"
     assert "Python 3.12 is not here" in str(refused.value)
+    assert "this box has:" in capfd.readouterr().err
     monkeypatch.setattr(retries, "_PATIENCE_S", 0.0)
     monkeypatch.setattr(Retries, "network_error", lambda _: "no-dns")
     with pytest.raises(StepError, match=r"could not be fetched.*Set python\.version") as refused:
@@ -153,6 +157,9 @@ def test_an_environment_is_not_deleted_before_the_python_version_the_repository_
     assert refused.value.code == "no-dns"
     assert place.words()[-1].startswith("python list --only-installed")
     assert (place.tree / ".venv/pyvenv.cfg").exists()
+    (place.tree / ".python-version").write_text("3.8\n")
+    assert place.build()._env.is_right()
+    (place.tree / ".python-version").write_text("3.12\n")
     monkeypatch.setenv("FOUND", sys.executable)
     monkeypatch.delenv("ENDS")
     place.build().build()
