@@ -17,7 +17,7 @@ from bootstrap.link.endpoint import resolve
 from bootstrap.link.exchange import run_script
 from bootstrap.link.local import LocalWire
 from bootstrap.link.query import NO_REDACTION, ask, build_query
-from bootstrap.link.reconnecting import DeferredLogin, ReconnectingLink
+from bootstrap.link.reconnecting import PAUSES_S, DeferredLogin, ReconnectingLink
 from bootstrap.link.record import KnownBox
 from bootstrap.link.target import BoxOptions, KeyAndRoot
 from bootstrap.link.wire import Wire
@@ -37,6 +37,7 @@ _Answer = TypeVar("_Answer")
 _About = tuple[str, str, str]
 """Working folder, key and first commit of the repository that a box is asked about."""
 _MUCH = 16_000_000  # bytes; at 100 ms they take as long as a login
+_NOTED_S = 60.0  # seconds of a login after which it is noted that its box was there until now
 
 
 class BoxLogin:
@@ -394,7 +395,7 @@ class BoxLogin:
             _ = self.redactor  # whoever logs in reads what the box says
             self._link = ReconnectingLink(
                 self._next_wire,
-                lost=self.reporter.lost,
+                lost=self._lost,
                 back=self.reporter.back,
                 warn=self.reporter.warn,
                 cancel=self.cancel,
@@ -415,8 +416,23 @@ class BoxLogin:
         """Ask what may be asked twice, over a lost link too. Raises as `ReconnectingLink.ask`."""
         return self.link.ask(lambda _: question(self))
 
+    def _lost(self, seconds: float) -> None:
+        if seconds < PAUSES_S[0]:
+            self._note_reached()
+        self.reporter.lost(seconds)
+
+    def _note_reached(self) -> None:
+        """Note that it was there until now, unless another command gave it up: so is counted what
+        it cost, if nobody can ask it any more."""
+        now = record.read_box(self.known.folder)
+        if now and not now.ended and time.time() - now.seen > _NOTED_S:
+            with contextlib.suppress(OSError):
+                record.save_box(replace(now, seen=time.time()), is_new=False)
+
     def close(self) -> None:
         """Log out, now or as soon as the login is made."""
+        if self._link is not None and self._link.wire.alive():
+            self._note_reached()
         for each in (self._link, self._early):
             if each is not None:
                 each.close()

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from bootstrap.boxes.at_home import RunAtHome, all_kept, note_seen, order, seen_on
+from bootstrap.boxes.at_home import RunAtHome, all_kept, last_met, note_seen, order, seen_on
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import BoxstrapError, BusyError, NoSuchRunError, NotSafeError, UsageError
 from bootstrap.link.record import KnownBox, all_boxes, ended_boxes
@@ -290,7 +290,7 @@ def spent_on(before: RunAtHome, known: KnownBox | None) -> float:
     if known is None:
         return 0.0
     ours = rental.of_host(known.host_text)
-    until = min(time.time(), max(known.seen, float(before.run.over or 0)))
+    until = min(time.time(), max(last_met(known), before.seen, float(before.run.over or 0)))
     own = ours.spent or ours.price * max(0.0, until - ours.asked) / 3600 if ours else 0.0
     return known.before + max(known.spent, own, read_count(known).spent)
 

@@ -16,6 +16,7 @@ from bootstrap.boxes.run_details import NO_DETAILS
 from bootstrap.errors import NoSuchRunError, UnreachableError
 from bootstrap.link import CancelToken, KnownBox, forget_box, parse_host, record
 from bootstrap.link.endpoint import resolve
+from bootstrap.link.wire import LinkLost
 from bootstrap.setup import Reporter, SetupRequest, context, sequence
 from tests.cli import User
 from tests.logins import Teller, login_to
@@ -197,6 +198,23 @@ def test_setup_asks_for_the_plan_again_if_the_plan_read_at_login_was_of_another_
     for expected in (answer, None):  # an answer is used once
         assert box.state_for(script) == expected
     box.close()
+
+
+@pytest.mark.parametrize("ended", [0.0, 1001.0])
+def test_a_box_was_reached_until_its_login_was_lost_or_closed_unless_it_was_given_up_meanwhile(
+    ended: float, user: User
+) -> None:
+    """So is counted what it cost, if nobody can ask it any more."""
+    for how in ("lost", "closed"):
+        known = record.save_box(KnownBox(how, "local", seen=1000.0, ended=ended))
+        box = login_to(known, None)
+        if how == "lost":
+            box.link.reconnect(LinkLost("gpu", "cut"))
+        else:
+            assert box.wire.alive()
+            box.close()
+        (seen,) = (one.seen for one in (record.load_box(known.folder),) if one)
+        assert seen == pytest.approx(1000.0 if ended else time.time(), abs=60)
 
 
 def test_the_error_that_no_run_was_started_says_if_a_setup_is_at_work_on_the_box() -> None:

@@ -558,6 +558,9 @@ def test_the_money_spent_on_a_resumed_run_is_the_highest_of_recorded_and_compute
     rental.save_rental(ours)
     over = dataclasses.replace(BEFORE, run=dataclasses.replace(RUN, over=1_700_003_600))
     assert resumption.spent_on(over, KnownBox("gpu", "vast:1", before=2.0, spent=1.0)) == 4.0
+    # It was alive when its box was lost: what came home last is a sign of the box, too.
+    watched = dataclasses.replace(over, run=RUN, seen=1_700_007_200.0)
+    assert resumption.spent_on(watched, KnownBox("gpu", "vast:1")) == 4.0
     rental.save_rental(dataclasses.replace(ours, spent=7.0))
     assert resumption.spent_on(over, KnownBox("gpu", "vast:1", before=2.0)) == 9.0
 
