@@ -8,6 +8,7 @@ used in threads. Nothing is printed, and nothing is asked. Failures are the erro
 from __future__ import annotations
 
 import io
+import math
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -68,11 +69,13 @@ class Box:
         """Rent what the profile orders, for `max_price` dollars an hour at most, and set it up.
 
         A box that the repository has rented already is taken. Raises as `setup`; UsageError if
-        nothing fits, or no account has a key here.
+        that is no price, nothing fits, or no account has a key here.
         """
         from bootstrap.renting.up import UpOptions, rent_and
         from bootstrap.setup.sequence import run_setup
 
+        if not 0 < max_price < math.inf:  # a computed one may be NaN, which nothing exceeds
+            raise UsageError(f"max_price: {max_price} is no amount of dollars.")
         _, result = rent_and(
             lambda setup: run_setup(setup, self._reporter),
             UpOptions(self._request, provider, max_price),
@@ -123,7 +126,6 @@ class Box:
         Raises UsageError if the command is empty or one of them is malformed, NotSafeError if
         work or results of the box are in the way, and as `setup`.
         """
-        from bootstrap.errors import UsageError
         from bootstrap.setup.new_run import start_run
         from bootstrap.setup.request import RunOptions
 

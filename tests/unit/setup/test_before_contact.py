@@ -51,6 +51,13 @@ REFUSED = {
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("price", [float("nan"), float("inf"), 0.0, -1.0])
+def test_the_library_rents_nothing_for_what_is_no_price(price: float, user: User) -> None:
+    user.repository()
+    with pytest.raises(UsageError, match="no amount of dollars"):
+        Box(repo=user.place).rent(max_price=price)
+
+
 @pytest.mark.parametrize(
     "malformed",
     [
