@@ -37,6 +37,8 @@ class BoxstrapError(Exception, Document):
     what: str
     where: str
     hint: str
+    has_ended: bool = False
+    """Whether a box is meant that its account says is stopped or gone."""
     answered_by: Sequence[str] = ()
     """The options with which the same command would go on; `hint` ends with them."""
     command: str | None = None

@@ -18,6 +18,8 @@ NOT_NOW_PAUSES_S = (1, 2, 2, 3, 4, 5)
 """Pauses where the server takes no more for the moment: it hangs up at once, so more fit in."""
 PATIENCE_S = 3600.0
 """How long to try before giving up, in seconds. The box continues in the meantime."""
+ENDED_PATIENCE_S = 60.0
+"""How long an account may say that a box is stopped or gone, in seconds: it may be restarting."""
 REFUSED_PATIENCE_S = 120.0
 """How long a box that answers may refuse our keys, in seconds: after a restart sshd is often up
 before the keys are back in place. After that, the box is likely someone else's."""
@@ -174,7 +176,8 @@ class ReconnectingLink:
 
     def reconnect(self, why: LinkLost) -> None:
         """Log in again until it works; each new reason for a failure is reported. Raises the last
-        one when patience ends; HostKeyError and CancelledError immediately."""
+        one when patience ends, soon if the box has ended; HostKeyError and CancelledError
+        immediately."""
         began = time.monotonic()
         refused_at: float | None = None
         reason: UnreachableError = why
@@ -196,7 +199,8 @@ class ReconnectingLink:
                     self._warn(f"the link can't be made yet: {error.what}")
                 refused_at = _since(refused_at, error)
                 refused_s = time.monotonic() - refused_at if refused_at is not None else 0.0
-                if waited > self._patience or refused_s > REFUSED_PATIENCE_S:
+                patience = ENDED_PATIENCE_S if error.has_ended else self._patience
+                if waited > patience or refused_s > REFUSED_PATIENCE_S:
                     raise reason from None
                 self.cancel.wait(PAUSES_S[min(tries, len(PAUSES_S) - 1)])
                 tries += 1

@@ -475,9 +475,9 @@ def ask_account_again(target: Target, known: record.KnownBox) -> Target:
         return ask_account(target)
     except UsageError as error:
         forget = f"If it is gone for good: boxstrap boxes --forget {known.name}"
-        raise UnreachableError(
-            error.what, where=error.where, hint=f"{error.hint}\n{forget}"
-        ) from None
+        again = UnreachableError(error.what, where=error.where, hint=f"{error.hint}\n{forget}")
+        again.has_ended = error.has_ended
+        raise again from None
 
 
 def moved(box: record.KnownBox, target: Target, endpoint: Endpoint) -> record.KnownBox:

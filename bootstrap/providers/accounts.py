@@ -96,14 +96,17 @@ def find_rented(host: str) -> RentedBox:
         raise PROVIDERS[name].no_key(host)
     box = account.box(box_id)
     if box is None or box.state is RentedState.GONE:
-        raise UsageError(
+        gone = UsageError(
             f"your account at {account.title} has no box {box_id}.",
             where=host,
             hint="See which it has: boxstrap boxes --all",
         )
+        gone.has_ended = True
+        raise gone
     if not box.address:
         error = UnreachableError(_why_not(box), where=host, hint=_WHAT_NEXT[box.state])
-        error.stopped = host if box.state is RentedState.STOPPED and account.stops else ""
+        error.has_ended = box.state is RentedState.STOPPED
+        error.stopped = host if error.has_ended and account.stops else ""
         raise error
     with contextlib.suppress(BoxstrapError):  # the login says whether it is let in
         box = replace(box, let_in=account.let_in(box_id))

@@ -93,6 +93,18 @@ def test_a_first_login_is_tried_three_times_if_cut_and_once_if_refused(
         world.link()
 
 
+def test_a_lost_link_is_given_up_a_minute_after_its_account_said_that_the_box_ended(
+    world: RefusingWorld,
+) -> None:
+    link = world.link()
+    stopped = UnreachableError("it is stopped.")
+    stopped.has_ended = True
+    world.errors = [UnreachableError("no route.")] * 3 + [stopped] * 99
+    with pytest.raises(UnreachableError, match="it is stopped"):
+        link.reconnect(LOST)
+    assert 60 < sum(world.pauses) < 90
+
+
 def test_a_query_to_a_box_is_repeated_after_the_link_came_back(world: RefusingWorld) -> None:
     link = world.link()
     asked: list[Wire] = []
