@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import posixpath
 import re
+import shlex
 import shutil
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -87,7 +88,8 @@ class LastResults:
                     f"another run has files where its results go, as {pushed.kept[0]}.",
                     where=f"{box.label}: {target}",
                     hint="Name a box that has no results of this repository, or bring those home "
-                    "(boxstrap pull --all) and remove them there (boxstrap clean).",
+                    "(boxstrap pull --all) and remove them there: "
+                    f"boxstrap exec --host {box.name} -- rm -r {shlex.quote(path)}",
                 )
             pushed.check(box.label)
             left_out = pushed.left_out
