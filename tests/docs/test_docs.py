@@ -275,10 +275,9 @@ def test_every_pytest_command_in_the_docs_selects_tests_that_exist() -> None:
     assert not lacking, "\n".join(lacking)
 
 
-PAGE = (ROOT / "docs/systems.md").read_text(encoding="utf-8")
 ROWS = [
     [cell.strip() for cell in line.strip("|").split(" | ")]
-    for line in PAGE.splitlines()
+    for line in (ROOT / "docs/systems.md").read_text(encoding="utf-8").splitlines()
     if line.startswith("| **")
 ]
 GUIDES = (  # the names in guides for those who rent a GPU for the first time

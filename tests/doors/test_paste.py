@@ -17,7 +17,6 @@ pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 
 Rented = Callable[..., RigBox]
 TOKEN = "tok-91c2e5ab"
-READY = "printf 'rea''dy\\n'"
 LEFT = "find /tmp -name 'tmp.*'"
 PLACES = {"vast": "/workspace", "bare": "/root"}
 
@@ -31,7 +30,7 @@ def login(box: RigBox) -> list[str]:
 def settled(shown: Terminal) -> None:
     """Wait for a shell that accepts input, in the provider's own tmux if there is one."""
     shown.wait_for("# ", "$ ", timeout=120)
-    shown.type_lines(READY)
+    shown.type_lines("printf 'rea''dy\\n'")
     shown.wait_for("ready", timeout=120)
 
 

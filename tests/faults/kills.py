@@ -23,7 +23,6 @@ MARKS = (
     *("python start", "python ok", "train start", "run made", "run begun", "training", "train ok"),
 )
 """What can be seen on a box during a setup; steps that have nothing to do are never seen."""
-OF_A_SETUP = ("setup.sh", "pid")
 OF_A_RUN = {"run made": "command", "run begun": "pid"}
 """Marks that are a file in the folder of a setup or of a run."""
 MOST_TRIES = 6
@@ -88,7 +87,7 @@ class Eye:
         if mark in OF_A_RUN:
             return any((run / OF_A_RUN[mark]).exists() for run in self._new("runs/*/*"))
         setups = self._new("setups/*")
-        if mark in OF_A_SETUP:
+        if mark in ("setup.sh", "pid"):
             return any((setup / mark).exists() for setup in setups)
         return any(mark in _told(setup / "events.jsonl") for setup in setups)
 

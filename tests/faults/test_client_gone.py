@@ -26,7 +26,6 @@ exec /usr/bin/git.real "$@"
 END
 chmod +x /usr/bin/git
 """
-REFUSES = NEVER.replace(": >/tmp/sending; while :; do sleep 1; done", "exit 3")
 PATIENCE_S = 6
 
 
@@ -58,7 +57,7 @@ def test_setup_on_the_box_stops_waiting_for_the_commit_if_this_machines_command_
 def test_setup_fails_in_a_minute_if_the_box_refuses_the_commit(rent: Rent, faults: Faults) -> None:
     rented = rent("vast", used=True)
     rented.user.repository(boxstrap__yaml=LONG)
-    rented.box.run(REFUSES)
+    rented.box.run(NEVER.replace(": >/tmp/sending; while :; do sleep 1; done", "exit 3"))
     with faults.attempt("commit not taken"):
         done = rented.run("setup").must(7)
         assert done.seconds < 60

@@ -22,7 +22,6 @@ train: {command: python train.py, resume: python train.py}
 """
 HEALTHY = scenarios.A100
 BROKEN = f"{scenarios.A100}\ninit = !999"
-OTHER_DRIVER = f"{scenarios.A100}\ndriver = 570.10.1"
 
 
 def plan(rented: Rented) -> dict[str, str]:
@@ -65,7 +64,7 @@ def test_setup_does_not_train_again_after_the_gpu_driver_changed_or_its_reading_
 ) -> None:
     with faults.attempt(f"the same work beside {what}") as attempt:
         if what == "another driver":
-            card(trained, OTHER_DRIVER)
+            card(trained, f"{scenarios.A100}\ndriver = 570.10.1")
             trained.run("verify").must(0)
         else:
             card(trained, BROKEN)

@@ -8,7 +8,6 @@ from tests.main_job.conftest import Rent
 
 pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 
-NOTHING_CHANGED = "exit 5, nothing changed"
 # Pretends to be another architecture: there is no such box for these tests.
 UNAME = """\
 #!/bin/sh
@@ -36,7 +35,7 @@ def test_setup_refuses_a_box_that_lacks_bash_glibc_the_time_or_a_home_before_any
         attempt.noticed(refused.seconds, at_most=20)
         assert says in refused.err
         assert rented.listing() == before
-        attempt.outcome(NOTHING_CHANGED)
+        attempt.outcome("exit 5, nothing changed")
 
 
 def test_setup_works_in_another_workdir_when_the_home_of_the_box_is_read_only(

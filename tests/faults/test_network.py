@@ -20,7 +20,6 @@ from tests.main_job.used import start_used
 pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 
 INDEX_SAYS = "the package index doesn't answer"
-GIT_SAYS = "the git server doesn't answer"
 DNS_SAYS = "the box can't look up host names"
 NAME = "packages.rig.test"
 
@@ -153,7 +152,7 @@ def test_setup_stops_at_a_broken_git_server_and_finishes_once_that_is_mended(
         world = world_for(mirror_rig, box, tmp_path / fault)
         server = GitServer(world.rig.mirror.host, world.folder)
         case = NetworkCase(
-            *(fault, "access: url", GIT_SAYS),
+            *(fault, "access: url", "the git server doesn't answer"),
             lambda _: break_(server),
             lambda _: server.mend(),
             step="repo",

@@ -136,9 +136,6 @@ def _over(rented: Rented) -> list[dict[str, Any]]:
     return found
 
 
-STOP_MONITOR = "pkill -TERM -f 'runs[.]monitor'"
-
-
 def test_a_run_is_asked_to_end_when_its_container_stops_but_not_when_only_the_monitor_ends(
     rent: Rent, faults: Faults
 ) -> None:
@@ -146,7 +143,7 @@ def test_a_run_is_asked_to_end_when_its_container_stops_but_not_when_only_the_mo
     rented.user.repository(boxstrap__yaml=PROFILE, train__py=TRAIN, **{".gitignore": "out/\n"})
     rented.run("setup").must(0)
     _await_monitor(rented)
-    rented.ssh(STOP_MONITOR)
+    rented.ssh("pkill -TERM -f 'runs[.]monitor'")
     rented.box.run("while pgrep -f 'runs[.]monitor'; do sleep 0.1; done")
     assert rented.status()["runs"][0]["state"] == "running"
     home = rented.folder

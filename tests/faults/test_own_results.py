@@ -25,7 +25,6 @@ from tests.faults.plugin import Faults
 PARTS = 4
 """With 50 tries each, 200 sequences."""
 KEY = "homework-01234567"
-NAMES = ("ckpt", "log", "best", "deep/a")
 
 
 class ResultsBox:
@@ -91,7 +90,7 @@ class ResultsBox:
 
     def write(self) -> str:
         """Write to a result as programs do; return its path."""
-        file = self.out / self.chance.choice(NAMES)
+        file = self.out / self.chance.choice(("ckpt", "log", "best", "deep/a"))
         file.parent.mkdir(exist_ok=True)
         content = self.chance.randbytes(self.chance.choice((0, 7, 7, 7, 100_000)))
         how = self.chance.choice(("in place", "append", "rename", "remove", "same time"))

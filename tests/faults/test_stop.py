@@ -62,11 +62,10 @@ ranks = [
 signal.signal(signal.SIGTERM, lambda *_: [rank.terminate() for rank in ranks])
 sys.exit(max(rank.wait() for rank in ranks))
 """
-WRAPPER = "import subprocess, sys; sys.exit(subprocess.call([sys.executable, 'train.py']))"
 FILES = {
     "train.py": TRAIN,
     "launch.py": LAUNCHER,
-    "wrap.py": WRAPPER,
+    "wrap.py": "import subprocess, sys; sys.exit(subprocess.call([sys.executable, 'train.py']))",
     "run.sh": "python train.py\ntouch after\n",
     "logged.sh": "#!/bin/bash\nexec > >(tee out.txt) 2>&1\npython train.py\ntouch after\n",
     "outer.sh": "sh run.sh\ntouch after\n",

@@ -26,7 +26,6 @@ from tests.programs import captured
 
 pytestmark = pytest.mark.sampled(of="module")
 
-RAW = "* -text -ident -filter -working-tree-encoding\n"
 PLACES = """
 import json, os, sys
 synced, package, given = sys.argv[1:]
@@ -79,7 +78,7 @@ class Switched:
         """Commit the raw bytes of all files on top of HEAD; return the commit."""
         attributes = self.source.root / ".git/info/attributes"
         attributes.parent.mkdir(exist_ok=True)
-        attributes.write_text(RAW)
+        attributes.write_text("* -text -ident -filter -working-tree-encoding\n")
         self.source.git("add", "--all")
         tree = self.source.git("write-tree").strip()
         self.source.git("read-tree", "HEAD")

@@ -22,7 +22,6 @@ PROFILE = "version: 1\ngpu: {require: false}\n"
 ENDS = {0, 3, 7, -9}
 """Exit codes of a `sync` whose box or own process was lost."""
 MOST_TRIES = 6
-SSH = 22
 
 
 def kill_program(rented: Rented, going: Running, chance: random.Random) -> None:
@@ -43,7 +42,7 @@ def kill_query(rented: Rented, going: Running, chance: random.Random) -> None:
 
 def cut_link(rented: Rented, going: Running, chance: random.Random) -> None:
     """Drop all packets, for a moment or until it is noticed."""
-    rented.box.blackhole(SSH)
+    rented.box.blackhole(22)
     time.sleep(chance.choice((0.5, 2, 15)))
     rented.box.unblackhole()
 

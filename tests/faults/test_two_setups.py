@@ -14,8 +14,6 @@ from tests.main_job.slow import await_step, go_on, slow
 
 pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 
-LOCK = "/workspace/.boxstrap/lock"
-
 
 @pytest.fixture
 def at_work(rent: Rent) -> tuple[Rented, Running, str]:
@@ -28,7 +26,7 @@ def at_work(rent: Rent) -> tuple[Rented, Running, str]:
 
 def holder(rented: Rented) -> int:
     """Return the PID in the lock."""
-    return int(rented.box.read(LOCK).split()[0])
+    return int(rented.box.read("/workspace/.boxstrap/lock").split()[0])
 
 
 def test_two_versions_of_boxstrap_work_on_one_box_and_the_program_of_a_live_run_is_not_deleted(

@@ -32,8 +32,6 @@ from tests.listener import Listener
 from tests.plain_environment import BIN
 from tests.programs import captured
 
-VALUES = "hostile value of a profile"
-OPTION = "hostile option"
 # These only look something up, and run nothing that a value names.
 _HARMLESS = {"git", "ssh"}
 
@@ -119,7 +117,7 @@ def test_malformed_public_keys_of_a_profile_are_refused_before_a_box_is_contacte
 ) -> None:
     file = place.parent / "key.pub"
     file.write_text(text)
-    with faults.attempt(VALUES, at=f"public key: {text[:20]!a}"):
+    with faults.attempt("hostile value of a profile", at=f"public key: {text[:20]!a}"):
         profile = write(place, f"version: 1\nssh: {{authorized_keys: [{file}]}}")
         said = refused(watch, profile=profile).text()
         assert "hostile.yaml:2: ssh.authorized_keys" in said
@@ -133,19 +131,16 @@ def test_hostile_values_of_options_are_refused_before_anything_runs_or_connects(
     option: str, place: Path, watch: ProcessWatch, faults: Faults
 ) -> None:
     for value in OPTIONS[option]:
-        with faults.attempt(OPTION, at=f"--{option} {value[:40]!a}"):
+        with faults.attempt("hostile option", at=f"--{option} {value[:40]!a}"):
             refused(watch, **{option: Path(value) if option == "repo" else value})
             assert not (place / CANARY).exists()
-
-
-EVIL_KEY = f"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI{'E' * 43} evil\n"
 
 
 @pytest.fixture
 def victim(user: User, monkeypatch: pytest.MonkeyPatch) -> User:
     """A user with a key that is not theirs, in a clone."""
     root = user.repository().root
-    (user.home / "evil.pub").write_text(EVIL_KEY)
+    (user.home / "evil.pub").write_text(f"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI{'E' * 43} evil\n")
     monkeypatch.chdir(root)
     return user
 

@@ -27,7 +27,6 @@ while not os.path.exists("/tmp/end") and time.monotonic() < limit:
 """
 GIVEN = {"HF_TOKEN": "hf_canary+of/a:token=9f3b71d0", "DEPLOY_KEY": ""}
 """Secrets that a profile sends to a box: a token with odd characters, and a multi-line key."""
-WITH_SECRETS = PROFILE + "secrets: [HF_TOKEN, DEPLOY_KEY]\n"
 LOOSE = r"""
 cd "$1" || exit
 find . -maxdepth 0 ! -perm 0700 -ls
@@ -35,7 +34,6 @@ find setups -mindepth 1 -maxdepth 1 -type d ! -perm 0700 -ls
 find setups -type f \( -name setup.sh -o -name secrets -o -name '*.json' \) ! -perm 0600 -ls
 """
 """Lists what others could read: boxstrap's folder itself, and what it keeps of setups."""
-BUILDING = backend("slow", f"open('/tmp/building', 'w').close()\n{BUILD}")
 TOKEN = "ghp_canary0123456789abcdefghijABCDEF"
 
 
@@ -117,7 +115,7 @@ def test_secrets_are_only_in_the_env_files_and_the_training_after_good_failed_or
 
     # A successful setup: only the environment files, private to their user, and the training. An
     # earlier one was killed before any step took its secrets.
-    repository.commit({"boxstrap.yaml": WITH_SECRETS})
+    repository.commit({"boxstrap.yaml": PROFILE + "secrets: [HF_TOKEN, DEPLOY_KEY]\n"})
     killed = f"{rented.folder}/setups/20260101-000000-abcdef"
     box.write(f"{killed}/secrets", f"HF_TOKEN={given['HF_TOKEN']}", mode="0600")
     box.run(f"chmod 700 {killed}; touch -d '-1 hour' {killed}/secrets")
@@ -148,7 +146,7 @@ def test_secrets_are_only_in_the_env_files_and_the_training_after_good_failed_or
     changed = {"HF_TOKEN": "hf_canary+changed/b:token=77e1"}
     user.env.update(changed)
     files = {"requirements.txt": "-e .\n", "pyproject.toml": PROJECT.format(name="slow")}
-    files["backend.py"] = BUILDING
+    files["backend.py"] = backend("slow", f"open('/tmp/building', 'w').close()\n{BUILD}")
     repository.commit(files)
     going = rented.begin("setup")
     wait_until((box.root / "tmp/building").exists, going.said)

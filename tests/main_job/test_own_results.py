@@ -43,8 +43,6 @@ if word == "dies":
     os.kill(os.getppid(), 9)
     sys.exit(3)
 """
-TO_LOCAL = ("--host", "local")
-MANIFEST = "boxstrap-manifest.json"
 
 
 class Trainer:
@@ -64,7 +62,7 @@ class Trainer:
         if "--" in words:
             at = words.index("--")
             before, after = words[:at], words[at:]
-        return self.user.run(*before, *TO_LOCAL, *after)
+        return self.user.run(*before, "--host", "local", *after)
 
     def train(self, word: str, *options: str) -> str:
         """Run to the end; return its output."""
@@ -95,14 +93,13 @@ class Trainer:
         return {one.name: one.read_text() for one in place.iterdir()} if place.is_dir() else {}
 
     def manifest(self, name: str) -> dict[str, Any]:
-        place = self.repository.root / "boxstrap-results/local" / name / MANIFEST
+        place = self.repository.root / "boxstrap-results/local" / name / "boxstrap-manifest.json"
         found: dict[str, Any] = json.loads(place.read_text())
         return found
 
 
 FIRST = {"ckpt": "first", "renamed": "first", "log": "first\n", "first": "first"}
 SECOND = {"ckpt": "second", "renamed": "second", "log": "first\nsecond\n", "second": "second"}
-THIRD = {"ckpt": "third", "renamed": "third", "log": "first\nsecond\nthird\n", "third": "third"}
 
 
 @pytest.fixture
@@ -140,7 +137,7 @@ def test_pull_brings_each_of_several_runs_in_one_tree_its_own_results(trainer: T
         FIRST,
         SECOND,
         {},
-        THIRD,
+        {"ckpt": "third", "renamed": "third", "log": "first\nsecond\nthird\n", "third": "third"},
     ]
     assert trainer.run("--dry", "down").must(0)
     assert list(trainer.folder("train-1").glob("results.kept/**/ckpt"))

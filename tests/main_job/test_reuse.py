@@ -14,7 +14,6 @@ from tests.main_job.test_environments import ENVIRONMENT, PROJECT, lock
 pytestmark = pytest.mark.boxes
 
 BROUGHT = "pytest==8.3.4 pluggy==1.5.0 iniconfig==2.0.0 packaging pathspec==0.11.0"
-REQUIRED = "pytest>=8\npathspec>=0.12\n"
 NEVER = ("--set", "python.reuse=never")
 
 
@@ -54,7 +53,7 @@ def test_setup_copies_packages_of_the_image_when_downloading_them_would_be_slowe
     (index,) = (row for row in document["checks"] if row["check"] == "index")
     index["read"] = "0.1 MB/s from an index"
     box.write(verdict, json.dumps(document))
-    repository = rented.user.repository(requirements__txt=REQUIRED)
+    repository = rented.user.repository(requirements__txt="pytest>=8\npathspec>=0.12\n")
     with static_index(gateway, mirror_rig.mirror.index_url) as index:
         pip = f"[global]\nindex-url = {index.url}\ntrusted-host = {gateway}\n"
         box.write("/etc/pip.conf", pip)

@@ -14,7 +14,6 @@ pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 
 TRAIN = "import os, time\nprint('step 1 of', os.uname().nodename, flush=True)\ntime.sleep(600)\n"
 NAMES = ("gpu-0", "gpu-1")
-GROUP = "seeds: [gpu-0, gpu-1, gpu-dead]\n"
 
 
 class SeveralBoxes:
@@ -48,7 +47,7 @@ def boxes(
     with (user.home / ".ssh/config").open("a") as config:
         config.write("\nHost gpu-dead\n  HostName 127.0.0.1\n  Port 1\n  User root\n")
     (user.home / ".config/boxstrap").mkdir(parents=True, exist_ok=True)
-    (user.home / ".config/boxstrap/groups.yaml").write_text(GROUP)
+    (user.home / ".config/boxstrap/groups.yaml").write_text("seeds: [gpu-0, gpu-1, gpu-dead]\n")
     yield found
     for box in found.boxes.values():
         box.stop()

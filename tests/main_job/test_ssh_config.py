@@ -20,7 +20,6 @@ from tests.sshd import start_agent
 pytestmark = pytest.mark.boxes
 
 OWN = "# mine\nHost github.com\n\tUser git\n\nHost *\n\tForwardAgent yes\n\tRemoteCommand tmux"
-SET = "env: {GREETING: hello}\nsecrets: [WANDB_API_KEY]\n"
 # As Remote-SSH does: a script on standard input that leaves a server running.
 SERVER = """\
 echo "start of script"
@@ -49,7 +48,7 @@ def rented(mirror_rig: Rig, shared_folder: Path) -> Iterator[Rented]:
     user.env["BOXSTRAP_KEEP_OPEN"] = "2m"
     user.ssh_config.parent.mkdir(mode=0o700)
     user.ssh_config.write_text(OWN)
-    user.repository(boxstrap__yaml=PROFILE + SET)
+    user.repository(boxstrap__yaml=PROFILE + "env: {GREETING: hello}\nsecrets: [WANDB_API_KEY]\n")
     user.agree()
     box = start_used(mirror_rig, "vast", shared_folder)
     rented = Rented(user, box)

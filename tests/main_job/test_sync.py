@@ -66,6 +66,15 @@ def twin(tmp_path_factory: pytest.TempPathFactory) -> Twin:
     return Twin(user, repository, user.home / "work/homework")
 
 
+@pytest.fixture
+def watch(twin: Twin) -> Iterator[Running]:
+    twin.sync()
+    running = twin.user.begin("sync", "--watch", *TO_LOCAL)
+    running.await_said("watching")
+    yield running
+    running.close()
+
+
 def test_sync_sends_the_local_files_and_keeps_files_made_on_the_box(twin: Twin) -> None:
     (twin.tree / "out").mkdir()
     (twin.tree / "out/model").write_text("made\n")
@@ -355,29 +364,21 @@ def test_sync_watch_sends_the_next_save_after_its_process_on_the_box_was_killed(
 
 
 def test_sync_watch_says_at_each_save_that_the_saved_file_was_edited_on_the_box_and_sends_nothing(
-    twin: Twin, faults: Faults
+    twin: Twin, watch: Running, faults: Faults
 ) -> None:
-    watch = twin.user.begin("sync", "--watch", *TO_LOCAL)
-    key = next(path.name for path in twin.box_home.glob("steps/homework-*") if path.is_dir())
-    placed = twin.box_home / "steps" / key / "placed"
-    try:
-        watch.await_said("watching")
-        with faults.attempt("edited on the box, while watched") as attempt:
-            twin.write("keep.txt", "here 0\n")
-            await_text(twin.tree / "keep.txt", "here 0\n", watch)
-            (twin.tree / "keep.txt").write_text("there\n")
-            for number in range(1, 4):
-                twin.write("keep.txt", f"here {number}\n")
-                edited = lambda at=number: watch.said().count("edited on the box") >= at  # noqa: E731
-                wait_until(edited, watch.said)
-            attempt.outcome("said at each save")
-        (twin.tree / "keep.txt").write_text("here 0\n")
-        twin.write("keep.txt", "here 4\n")
-        await_text(twin.tree / "keep.txt", "here 4\n", watch)
-        assert placed.exists()
-    finally:
-        watch.interrupt()
-        watch.end()
+    with faults.attempt("edited on the box, while watched") as attempt:
+        twin.write("keep.txt", "here 0\n")
+        await_text(twin.tree / "keep.txt", "here 0\n", watch)
+        (twin.tree / "keep.txt").write_text("there\n")
+        for number in range(1, 4):
+            twin.write("keep.txt", f"here {number}\n")
+            edited = lambda at=number: watch.said().count("edited on the box") >= at  # noqa: E731
+            wait_until(edited, watch.said)
+        attempt.outcome("said at each save")
+    (twin.tree / "keep.txt").write_text("here 0\n")
+    twin.write("keep.txt", "here 4\n")
+    await_text(twin.tree / "keep.txt", "here 4\n", watch)
+    assert next(twin.box_home.glob("steps/homework-*/placed"))
 
 
 def test_sync_watch_names_a_file_edited_on_the_box_only_once(twin: Twin) -> None:
@@ -397,25 +398,18 @@ def test_sync_watch_names_a_file_edited_on_the_box_only_once(twin: Twin) -> None
 
 
 def test_sync_watch_sends_a_file_whose_name_is_not_utf_8_and_also_the_next_save(
-    twin: Twin, faults: Faults
+    twin: Twin, watch: Running, faults: Faults
 ) -> None:
-    watch = twin.user.begin("sync", "--watch", *TO_LOCAL)
     root = twin.repository.root
     (root / "out").mkdir(exist_ok=True)
-    try:
-        watch.await_said("watching")
-        for place in (b"out/\xff.bin", b"\xfe.txt"):
-            with faults.attempt("a file name that is not UTF-8, while watched") as attempt:
-                (root / os.fsdecode(place)).write_text("odd\n")
-                twin.write("train.py", f"print({place!r})\n")
-                await_text(twin.tree / "train.py", f"print({place!r})\n", watch)
-                attempt.outcome("the next save arrives")
-        await_text(twin.tree / os.fsdecode(b"\xfe.txt"), "odd\n", watch)
-    finally:
-        watch.interrupt()
-        watch.end()
-        (root / os.fsdecode(b"\xfe.txt")).unlink(missing_ok=True)
-        twin.sync()
+    for place in (b"out/\xff.bin", b"\xfe.txt"):
+        with faults.attempt("a file name that is not UTF-8, while watched") as attempt:
+            (root / os.fsdecode(place)).write_text("odd\n")
+            twin.write("train.py", f"print({place!r})\n")
+            await_text(twin.tree / "train.py", f"print({place!r})\n", watch)
+            attempt.outcome("the next save arrives")
+    await_text(twin.tree / os.fsdecode(b"\xfe.txt"), "odd\n", watch)
+    (root / os.fsdecode(b"\xfe.txt")).unlink()
 
 
 def commands_of(program: Running) -> list[int]:
@@ -494,15 +488,6 @@ def test_sync_sends_a_commit_again_that_the_box_lost_despite_its_record(twin: Tw
     twin.write("train.py", "print('after it was lost')\n")
     twin.sync()
     assert twin.read("train.py") == "print('after it was lost')\n"
-
-
-@pytest.fixture
-def watch(twin: Twin) -> Iterator[Running]:
-    twin.sync()
-    running = twin.user.begin("sync", "--watch", *TO_LOCAL)
-    running.await_said("watching")
-    yield running
-    running.close()
 
 
 def test_sync_watch_sends_each_save_until_ctrl_c(twin: Twin, watch: Running) -> None:

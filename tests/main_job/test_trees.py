@@ -14,7 +14,6 @@ pytestmark = pytest.mark.sampled(of="module")
 
 PROFILE = OWN_MACHINE + "train: {command: python train.py}\n"
 URL = "https://example.org/me/homework.git"
-UPSTREAM = "https://example.org/them/homework.git"
 
 
 @pytest.mark.boxes
@@ -39,7 +38,7 @@ def cloned(user: User) -> UserRepository:
     repository.git("clone", "-q", str(repository.root), str(own))
     clone = UserRepository.__new__(UserRepository)
     clone.__dict__.update(repository.__dict__, root=own)
-    clone.git("remote", "add", "upstream", UPSTREAM)
+    clone.git("remote", "add", "upstream", "https://example.org/them/homework.git")
     clone.git("branch", "other")
     clone.git("config", "user.name", "Me Myself")
     clone.git("config", "user.email", "me@example.org")

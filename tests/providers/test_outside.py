@@ -15,14 +15,12 @@ from tests.main_job.conftest import Rent
 from tests.plain_environment import BIN, HERE
 from tests.programs import captured
 
-ACME = Path(__file__).with_name("acme")
-
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which the package is installed, as pip does it."""
     folder = tmp_path_factory.mktemp("acme")
-    shutil.copytree(ACME, folder / "source")
+    shutil.copytree(Path(__file__).with_name("acme"), folder / "source")
     uv = [str(BIN / "uv"), "pip", "install", "-q", "--no-deps", "--target", str(folder / "site")]
     subprocess.run([*uv, str(folder / "source")], check=True)
     return folder / "site"

@@ -17,7 +17,6 @@ from tests.providers.demo import rentable
 
 pytestmark = pytest.mark.boxes
 
-WORKFLOW = HERE / "docs/ci/train.yml"
 TRAIN = """\
 import pathlib, sys
 pathlib.Path("out").mkdir(exist_ok=True)
@@ -67,7 +66,7 @@ def played(user: User, job: Mapping[str, Any]) -> tuple[bool, str]:
 def test_the_documented_ci_workflow_gives_the_box_back_however_the_training_ends(
     mirror_rig: Rig, tmp_path: Path, code: int
 ) -> None:
-    job = yaml.safe_load(WORKFLOW.read_text())["jobs"]["train"]
+    job = yaml.safe_load((HERE / "docs/ci/train.yml").read_text())["jobs"]["train"]
     with rentable(mirror_rig, tmp_path / "home", TRAIN.format(code=code)) as (user, account):
         del user.env["VAST_API_KEY"]
         # As a runner checks it out: the last commit alone, on no branch.

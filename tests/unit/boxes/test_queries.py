@@ -27,8 +27,6 @@ SHELLS = {
     "bash as sh": ["bash", "--posix", "--norc", "-c"],
     "busybox": ["busybox", "sh", "-c"],
 }
-LOGINS = ["sh", "bash", "zsh", "fish", "tcsh"]
-LOG = "runs/homework-1/train-2/log"
 ASKED: dict[str, dict[str, Value]] = {
     "probe": {
         "text": sent_module("onbox/probe.py"),
@@ -38,7 +36,7 @@ ASKED: dict[str, dict[str, Value]] = {
         "hint_files": "/etc/passwd /nowhere",
         "details": '{"redact": []}',
     },
-    "tail": {"file": LOG, "bytes": 5, "follows": False},
+    "tail": {"file": "runs/homework-1/train-2/log", "bytes": 5, "follows": False},
     "ask": {
         **{"module": "verbs", "file": "verbs.py", "tool": "sh", "text": "", "lacking": ""},
         **{"request": '{"verb": "end", "run": "homework-1/train-2"}', "waits": 0},
@@ -81,7 +79,7 @@ def test_every_query_to_a_box_gives_the_same_answer_in_every_shell_and_writes_no
     assert box_home.listing() == before, "a question writes nothing"
 
 
-@pytest.mark.parametrize("login", LOGINS)
+@pytest.mark.parametrize("login", ["sh", "bash", "zsh", "fish", "tcsh"])
 def test_a_query_to_a_box_gives_the_same_answer_through_any_login_shell(
     login: str, box_home: BoxHome, tmp_path: Path
 ) -> None:

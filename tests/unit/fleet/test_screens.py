@@ -57,6 +57,10 @@ def test_output_of_several_boxes_names_the_box_in_each_line_and_ends_with_a_tabl
     assert "b       3     2.0 s  no answer.\nme@c:9  0     1.0 s\n\nb: no answer." in said.out
 
 
+def ended_by(what: str, rc: int) -> dict[str, object]:
+    return {"run": {"name": "train-3", "state": "finished", "rc": rc, "ended": what}}
+
+
 @pytest.mark.parametrize(
     ("result", "text", "said"),
     [
@@ -67,6 +71,9 @@ def test_output_of_several_boxes_names_the_box_in_each_line_and_ends_with_a_tabl
         ),
         ({"runs": [1, 2]}, "a: 1 file; its log\n  loss 2\nb: none\n  in x", "a: 1 file; b: none"),
         ({"runs": [*range(7)]}, "a\n" * 7, "a; a; a; a; a; and 2 more"),
+        (ended_by("exit 0", 0), "", "train-3 finished"),
+        (ended_by("exit 1", 1), "", "train-3 ended with exit code 1"),
+        (ended_by("stop", 1), "", "train-3 stopped"),
     ],
 )
 def test_the_table_of_several_boxes_shows_what_a_run_said_last_and_each_of_several(
@@ -119,25 +126,6 @@ def test_the_json_document_of_several_boxes_has_result_exit_code_and_error_of_ea
         ("b", 3, None),
     ]
     assert boxes[1]["error"]["what"] == "no answer."
-
-
-@pytest.mark.parametrize(
-    ("rc", "ended_by", "said"),
-    [
-        (0, "exit 0", "train-3 finished"),
-        (1, "exit 1", "train-3 ended with exit code 1"),
-        (1, "stop", "train-3 stopped"),
-    ],
-)
-def test_the_table_of_boxes_says_whether_a_run_finished_failed_or_was_stopped(
-    rc: int, ended_by: str, said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    screens = make_box_screens(HOSTS, make_screen(), as_json=False, brief=True)
-    run = {"name": "train-3", "state": "finished", "rc": rc, "ended": ended_by}
-    screens.of("gpu-1").result({"run": run}, "")
-    ended(screens)
-    screens.close()
-    assert f"s  {said}\n" in capsys.readouterr().out
 
 
 def test_a_command_for_several_boxes_shows_a_live_row_each_unless_it_prints_logs(

@@ -28,7 +28,6 @@ from tests.unit.link.conftest import SshUser
 from tests.waiting import PATIENCE_S, wait_until
 
 STAND_INS = "QXJZKVWYUGjzq^@,%+78460BCDFLNPRST"  # all that can be printed
-SHELLS = ("bash", "dash", "zsh", "fish", "tcsh", "csh", "ksh", "busybox")
 TRICKY = r"""
 x='it'"'"'s $HOME `date` !! \n' # a comment, with 'quotes" and | & ; < > ( ) { } [ ] * ? ~
 printf '%s\n' "$x" "${x#it}" "$((6 * 7))" 'ünïcødé 日本' "$(printf 'sub\tshell')"
@@ -43,7 +42,7 @@ EXPECTED = (
 )
 
 
-@pytest.fixture(params=SHELLS)
+@pytest.fixture(params=("bash", "dash", "zsh", "fish", "tcsh", "csh", "ksh", "busybox"))
 def shell(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A login shell as sshd would run it: `SHELL -c COMMAND`."""
     path = shutil.which(request.param)

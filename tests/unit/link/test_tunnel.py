@@ -17,8 +17,6 @@ from tests.listener import Listener
 from tests.sshd import Sshd
 from tests.unit.link.conftest import SshUser
 
-SIZE = 3_000_000
-
 
 def echo(peer: socket.socket) -> None:
     while data := peer.recv(65536):
@@ -86,7 +84,7 @@ def whole(peer: socket.socket) -> bytes:
 
 
 def test_bytes_sent_through_a_tunnel_come_back_whole_in_both_directions(opened: Opened) -> None:
-    data = bytes(range(250)) * (SIZE // 250)
+    data = bytes(range(250)) * (3_000_000 // 250)
     with closing(BoxServer()) as there, opened.connect(there.port) as peer:
         sending = threading.Thread(
             target=lambda: (peer.sendall(data), peer.shutdown(socket.SHUT_WR))

@@ -95,10 +95,7 @@ def test_status_shows_state_exit_code_and_why_it_ended_of_each_run(
     assert run.queue == (case.queue if case.state == "queued" else "")
 
 
-QUEUED = "waits for its turn"
-
-
-@pytest.mark.parametrize("name", [QUEUED])
+@pytest.mark.parametrize("name", ["waits for its turn"])
 def test_status_says_what_a_queued_run_waits_for_and_if_nothing_will_start_it(
     workdir: Path, processes: Processes
 ) -> None:

@@ -384,9 +384,6 @@ def test_a_profile_path_into_proc_or_dev_is_refused_without_offering_consent(
     assert not isinstance(caught.value, ConsentError)
 
 
-LOADERS = {"profile/consent.py", "tasks/profiles.py"}
-
-
 @pytest.mark.slow
 def test_no_module_but_the_listed_ones_imports_the_profile_reader_without_consent() -> None:
     root = HERE / "bootstrap"
@@ -398,7 +395,7 @@ def test_no_module_but_the_listed_ones_imports_the_profile_reader_without_consen
         if isinstance(node, ast.ImportFrom) and node.module == "bootstrap.profile.load"
         if "read_profile" in {name.name for name in node.names}
     }
-    assert found == LOADERS
+    assert found == {"profile/consent.py", "tasks/profiles.py"}
 
 
 # A `.git` that came with the files may point to another repository's objects.

@@ -21,9 +21,8 @@ TROUBLE = ["&a ", "*a", "!!str ", "!", "?", "%", "@", "`", "~", "<<", "---\n", "
 SURPRISES = ["null", "3.10", "0600", "22:22", "on", "2024-01-01", "-", "--", "é", "\u202e", "\x00"]
 PIECES = st.sampled_from([*KEYS, *SIGNS, *TROUBLE, *SURPRISES])
 YAMLISH = st.lists(PIECES | st.text(max_size=5), max_size=40).map("".join)
-SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
 TREES = st.recursive(
-    SCALARS,
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: (
         st.lists(inner, max_size=4)
         | st.dictionaries(st.sampled_from(KEYS) | st.text(max_size=5), inner, max_size=5)

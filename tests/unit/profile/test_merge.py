@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 from bootstrap.profile.reading import Branch, Leaf, merge_branches, origin_of, origins, plain_values
 from bootstrap.profile.yaml_source import Origin
 
-NAMES = st.sampled_from("abcd")
 PLACES = st.builds(Origin, st.sampled_from(["x.yaml", "y.yaml"]), st.integers(1, 99))
 LEAVES = st.builds(Leaf, st.integers() | st.lists(st.integers(), max_size=3) | st.none(), PLACES)
 
@@ -14,7 +13,7 @@ LEAVES = st.builds(Leaf, st.integers() | st.lists(st.integers(), max_size=3) | s
 def branches(depth: int) -> st.SearchStrategy[Branch]:
     """Trees that the schema allows: a section in one of them is a section in all."""
     if depth == 0:
-        return st.builds(Branch, st.dictionaries(NAMES, LEAVES))
+        return st.builds(Branch, st.dictionaries(st.sampled_from("abcd"), LEAVES))
     children = st.fixed_dictionaries(
         {}, optional={"a": LEAVES, "b": LEAVES, "c": branches(depth - 1), "d": branches(depth - 1)}
     )

@@ -26,8 +26,6 @@ from tests.plain_environment import HERE
 from tests.programs import captured
 from tools.prices import renewed
 
-KINDS = {"on demand", "spot", "bid", "community", "secure", "marketplace"}
-
 
 def price(provider: str = "vast", **changes: object) -> Price:
     own = {"gpu": "A100 SXM 80GB", "memory_gb": 80, "gpus": 1, "kind": "on demand", "price": 1.0}
@@ -38,7 +36,7 @@ def test_each_shipped_price_row_has_a_source_a_date_and_a_plausible_price() -> N
     for row in shipped_prices():
         assert row.source.strip(), row
         assert date(2026, 1, 1) < date.fromisoformat(row.date) <= date(2100, 1, 1), row
-        assert row.kind in KINDS, row
+        assert row.kind in {"on demand", "spot", "bid", "community", "secure", "marketplace"}, row
         assert 0.05 < row.price < 30, row
         assert row.gpus >= 1, row
         assert not row.live, row

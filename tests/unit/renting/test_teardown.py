@@ -139,7 +139,6 @@ def seconds(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 UNKNOWN = UndecidedError("no answer came.")
 SILENT = UnreachableError("it does not answer.")
-REFUSED = RefusedKeyError("the key is refused.")
 
 
 @pytest.mark.parametrize(
@@ -167,7 +166,7 @@ def test_down_reports_a_box_as_destroyed_once_the_account_does_not_list_it(
         (Account(after=3), 2, "it is unknown whether vast:1 is destroyed"),
         (Account(after=3, fails=[UNKNOWN]), 2, r"destroyed \(no answer came"),
         (Account(fails=[SILENT] * 99), 2, r"destroyed \(it does not answer"),
-        (Account(fails=[REFUSED]), 1, "the key is refused"),
+        (Account(fails=[RefusedKeyError("the key is refused.")]), 1, "the key is refused"),
     ],
     ids=["stays listed", "unknown", "can't be asked", "no key any more"],
 )

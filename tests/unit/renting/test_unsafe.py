@@ -131,7 +131,6 @@ def of_another_box(world: World) -> None:
         receipt.note_name(world.receipt.parents[2], "local", "other")
 
 
-A_BRANCH = "git checkout -q -b try; git commit -q --allow-empty -m Try; git checkout -q -\n"
 RESULTS = "results homework/train-1:"
 WAYS: dict[str, tuple[str | Callable[[World], Any], list[str]]] = {
     **{
@@ -375,7 +374,7 @@ def test_down_brings_edits_and_results_home_before_it_destroys_a_box(world: Worl
     (world.tree / "keep.txt").write_text("on the box\n")
     (world.tree / "new").write_text("new")
     (world.tree / "out/c").write_text("c")
-    world.sh(A_BRANCH)
+    world.sh("git checkout -q -b try; git commit -q --allow-empty -m Try; git checkout -q -\n")
     tip = world.sh("git rev-parse try").strip()
     # From another folder no work is brought home, and the refusal lists it.
     elsewhere = world.user.home / "elsewhere"

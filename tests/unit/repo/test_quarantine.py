@@ -20,7 +20,6 @@ from bootstrap.repo.quarantine import Bounds, Quarantine
 from tests.unit.repo.repositories import SampleRepository, listing
 
 BOUNDS = Bounds(mib=2, seconds=20)
-_KINDS = {"commit": 1, "tree": 2, "blob": 3}
 
 
 def name_of(kind: str, data: bytes) -> bytes:
@@ -33,7 +32,7 @@ def pack(*objects: tuple[str, bytes]) -> bytes:
     body = b"PACK" + struct.pack(">II", 2, len(objects))
     for kind, data in objects:
         size, head = len(data), bytearray()
-        byte, size = _KINDS[kind] << 4 | size & 15, size >> 4
+        byte, size = {"commit": 1, "tree": 2, "blob": 3}[kind] << 4 | size & 15, size >> 4
         while size:
             head.append(byte | 128)
             byte, size = size & 127, size >> 7

@@ -17,7 +17,6 @@ from tools.docs.generate import ROOT
 
 AT = datetime(2026, 11, 21, 8, 45, 1, tzinfo=timezone.utc)
 EVIL = "</td><script>alert(1)</script><img src=x onerror=alert(2)>\"'&{{ 7*7 }}{% x %}\x1b[31m"
-ABOUT = Subject(EVIL, EVIL, AT, EVIL)
 
 
 class PageReader(HTMLParser):
@@ -57,7 +56,7 @@ def hostile() -> Verdict:
 
 
 def test_html_sent_by_a_hostile_box_is_plain_text_on_the_verdict_page() -> None:
-    seen = parsed(verdict_page(hostile(), ABOUT))
+    seen = parsed(verdict_page(hostile(), Subject(EVIL, EVIL, AT, EVIL)))
     well = parsed(
         verdict_page(read_verdict(json.dumps(document()).encode()), Subject("b", "p", AT))
     )

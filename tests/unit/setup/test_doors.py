@@ -41,7 +41,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.sampled(of="module")]
 
 SECOND = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIazEu89wgQZ4bqs3d63QSMzYVa0MuJ2e2gKTKqu+UUO second"
 REF = "refs/boxstrap/0123456789abcdef"
-RENTED = [name for name in SHIPPED if name not in {"local", "demo"}]
 SECRET = "SECRET_51c0"
 
 each_door = pytest.mark.parametrize("name", DOORS)
@@ -85,7 +84,7 @@ def test_the_setup_script_without_comments_defines_the_same_functions() -> None:
     assert len(whole) > 600
 
 
-@pytest.mark.parametrize("name", RENTED)
+@pytest.mark.parametrize("name", [name for name in SHIPPED if name not in {"local", "demo"}])
 def test_a_setup_command_to_paste_is_no_longer_than_a_terminal_takes(name: str, key: str) -> None:
     what = profile(name, key)
     # Random ids, like real ones, compress badly.

@@ -9,7 +9,6 @@ import pytest
 from bootstrap.errors import UsageError
 from bootstrap.tasks.model_memory import BAND, MODELS, Model, Training, find_model, memory_of
 
-LENGTHS = (256, 512, 1024, 2048, 4096, 8192)
 QWEN = {  # QwenLM/Qwen:README.md, "Profiling of Memory and Speed", GB on one A100-SXM4-80G
     ("qwen-1.8b", "lora"): (6.7, 7.4, 8.4, 11.0, 16.2, 21.8),
     ("qwen-1.8b", "qlora"): (5.8, 6.0, 6.6, 7.8, 10.2, 15.8),
@@ -103,7 +102,7 @@ PUBLISHED = [
 CASES = [
     ("Qwen", model, Training(method, sequence=length, rank=64), gb)  # type: ignore[arg-type]
     for (model, method), row in QWEN.items()
-    for length, gb in zip(LENGTHS, row, strict=False)
+    for length, gb in zip((256, 512, 1024, 2048, 4096, 8192), row, strict=False)
 ]
 # axolotl:examples/llama-2/README.md, with the settings of qlora.yml beside it.
 CASES.append(("axolotl", "llama-2-7b", Training("qlora", batch=2, sequence=4096, rank=32), 17))
