@@ -159,7 +159,7 @@ def render_paste(
     if uvx:
         text = by_uvx(uvx, work.profile, work.source)
     else:
-        text = paste(render_carrier(work.profile, work.source, bare=True))
+        text = paste(render_carrier(work.profile, work.source, bare=True), PASTE_LIMIT)
         whole = Rendering(_PASTE, text)
         if ref := _program_ref(work, whole, push=push, must=not whole.fits):
             reporter.note("program", f"{ref} of {work.source.url}, fetched by the box")

@@ -16,7 +16,7 @@ import ast
 import base64
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
@@ -262,9 +262,9 @@ def squeezed(data: bytes) -> bytes:
     return bytes(compress(data, numiterations=_ROUNDS, blocksplittingmax=_BLOCKS))
 
 
-def encoded(script: str) -> str:
-    """Return the script as gzip in base64, in one line."""
-    return base64.b64encode(squeezed(script.encode())).decode()
+def encoded(script: str, squeeze: Callable[[bytes], bytes] = squeezed) -> str:
+    """Return the script, packed as gzip, in base64, in one line."""
+    return base64.b64encode(squeeze(script.encode())).decode()
 
 
 def folded(text: str) -> str:
@@ -272,14 +272,29 @@ def folded(text: str) -> str:
     return "".join(f"{text[at : at + FOLD]}\n" for at in range(0, len(text), FOLD))
 
 
-def paste(script: str) -> str:
+_BUNZIP = (
+    "if command -v bzip2 >/dev/null;then bzip2 -dc;else python3 -c "
+    "'import bz2,sys;sys.stdout.buffer.write(bz2.decompress(sys.stdin.buffer.read()))';fi"
+)
+
+
+def paste(script: str, most: float = float("inf")) -> str:
     """Return a paste that runs the script completely or not at all, with the terminal as stdin.
 
     Without its last line the here-document is unterminated, and nothing runs; if the
-    middle is damaged, gzip finds a wrong length or checksum, and nothing runs either.
+    middle is damaged, gzip finds a wrong length or checksum, and nothing runs either. One of more
+    than `most` characters is of bzip2, which is an eighth smaller, and not on every box.
     """
-    unpack = "f=$(mktemp);base64 -d<<'E'|gzip -dc>$f&&bash $f;rm $f"
-    return f"{unpack}\n{folded(encoded(script))}E\n"
+    text = _unpacked(encoded(script), "gzip -dc")
+    if len(text) <= most:
+        return text
+    import bz2  # late: few pastes need it
+
+    return _unpacked(encoded(script, bz2.compress), _BUNZIP)
+
+
+def _unpacked(text: str, by: str) -> str:
+    return f"f=$(mktemp);base64 -d<<'E'|{by}>$f&&bash $f;rm $f\n{folded(text)}E\n"
 
 
 SHELL_SETTINGS = (

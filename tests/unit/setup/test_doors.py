@@ -6,7 +6,9 @@ import dataclasses
 import gzip
 import hashlib
 import json
+import os
 import re
+import shutil
 import subprocess
 import sys
 import zlib
@@ -93,6 +95,25 @@ def test_a_setup_command_to_paste_is_no_longer_than_a_terminal_takes(name: str, 
     work = dataclasses.replace(WORK, **own, key=f"homework-{root[:8]}")
     assert len(paste(render_carrier(what, work, bare=True))) <= PASTE_LIMIT
     assert len(paste(render_fetching(what, work, REF))) <= NARROWEST
+
+
+def test_a_paste_with_more_of_the_program_than_gzip_gets_into_the_limit_is_of_bzip2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    what = profile("vast", "lease.hours=2", "prepare=['true']", "secrets=['KEY']")
+    monkeypatch.setattr(doors, "_for_door", lambda *_: doors._Work(what, WORK, "https://host/x"))
+    monkeypatch.setattr(doors, "find_program", lambda *_: "")
+    push = doors.Pushing(asked_for=False, ask=lambda _: False)
+    text = doors.render_paste(SetupRequest(), Reporter(), push=push, uvx="").text
+    assert len(text) <= PASTE_LIMIT
+    # Where there is no bzip2, Python unpacks it; what is damaged doesn't run.
+    for name in ("bash", "base64", "mktemp", "rm", "python3"):
+        (tmp_path / name).symlink_to(str(shutil.which(name)))
+    small = paste("echo it ran", 0)
+    for path in (str(tmp_path), os.environ["PATH"]):
+        monkeypatch.setenv("PATH", path)
+        assert captured(["bash"], input=small).stdout == "it ran\n"
+        assert captured(["bash"], input=small.replace("QlpoO", "QlpoP"), check=False).stdout == ""
 
 
 def test_shellcheck_finds_nothing_in_the_scripts_that_render_writes(
