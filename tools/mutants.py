@@ -35,7 +35,7 @@ class Area(NamedTuple):
 
 
 _RENTING = "tests/unit/renting/test"
-_TRANSFER = ("landing", "links", "manifest", "puller", "receipt")
+_TRANSFER = ("landing", "links", "puller", "receipt")
 AREAS = {
     "teardown": Area(
         ("renting/teardown.py", "renting/loss_check.py"),

@@ -1,4 +1,4 @@
-"""Following is bounded: how much a box may send, and how long it may be silent."""
+"""Following is bounded, and a report's page: how much a box may send, how long it may be silent."""
 
 import re
 import threading
@@ -10,16 +10,26 @@ from typing import Any
 
 import pytest
 
-from bootstrap.boxes import follow
+from bootstrap.boxes import Run, follow
+from bootstrap.boxes.at_home import RunAtHome
 from bootstrap.boxes.follow import follow_events
 from bootstrap.errors import BoxstrapError
-from bootstrap.link import LinkLost, LocalStream, LocalWire, NoAnswer, exchange, reconnecting
+from bootstrap.link import (
+    LinkLost,
+    LocalStream,
+    LocalWire,
+    NoAnswer,
+    exchange,
+    made_beside,
+    reconnecting,
+)
 from bootstrap.link.exchange import AnswerStream, shell_command
 from bootstrap.link.reconnecting import Backoff, ReconnectingLink
+from bootstrap.runs import bring_home, report
 from bootstrap.setup import send as send_module
 from bootstrap.setup.send import CommitSender
 from tests.unit.boxes.conftest import text_of
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, wait_until
 
 SETUP = "20260101-000000-abcdef"
 
@@ -227,3 +237,37 @@ def test_logs_follow_ends_without_traceback_if_the_box_sends_a_nonsense_log_size
         assert end.trouble is not None
         assert not end.reached
     assert ended == []
+
+
+def for_ever(*_: object) -> str:
+    while True:
+        time.sleep(0)
+
+
+def test_a_report_page_that_takes_too_long_or_crashes_gives_an_error() -> None:
+    assert made_beside(lambda: "page", 20) == "page"
+    failed = made_beside(lambda: str(1 // 0), 20)
+    assert isinstance(failed, BoxstrapError)
+    assert "ZeroDivisionError" in failed.what
+    before = threading.active_count()
+    late = made_beside(for_ever, 0.1)
+    assert isinstance(late, BoxstrapError)
+    assert late.what == "it did not finish within 0.1 s"
+    wait_until(lambda: threading.active_count() <= before)  # and computes no longer
+
+
+def test_a_run_comes_home_with_a_warning_if_its_report_page_never_finishes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    warned: list[str] = []
+    box: Any = SimpleNamespace(
+        redactor=SimpleNamespace(text=str, secrets={}), reporter=SimpleNamespace(warn=warned.append)
+    )
+    monkeypatch.setattr(report, "report_page", for_ever)
+    monkeypatch.setattr(report, "report_at_home", lambda *_: None)
+    monkeypatch.setattr(bring_home, "_PAGE_S", 0.1)
+    run = Run("k-1", "train-1", "finished", 0, 1, "c" * 40, "w", "train", 0, 12, "python x")
+    nothing: Any = None
+    bringing = bring_home._Bringing(box, 1)
+    bringing._put_page(nothing, RunAtHome("gpu", 1.0, "vast:1", run), nothing)
+    assert warned == ["no report of train-1 was made: it did not finish within 0.1 s"]

@@ -1,4 +1,4 @@
-"""The step that waits for a setup's commit: what it depends on, and for how long it waits."""
+"""The step that waits for a setup's commit: how long, and of which repository of the box."""
 
 import os
 from collections.abc import Callable
@@ -10,6 +10,7 @@ from bootstrap.onbox.git import BoxTree
 from bootstrap.onbox.step_report import StepError
 from bootstrap.onbox.steps import repo
 from bootstrap.onbox.steps.repo import RepoStep
+from bootstrap.onbox.work.repository import find_repository
 from bootstrap.steps.shell import Value
 from tests.unit.repo.repositories import SampleRepository
 from tests.unit.setup.scripts import facts
@@ -73,3 +74,34 @@ def test_setup_waits_for_a_commit_until_it_came_or_nobody_can_send_it_or_git_ref
     assert wait(lambda: source.git(*push)) == ""
     (store / "objects" / commit[:2] / commit[2:]).unlink()
     assert wait((folder / "commit.refused").touch) == "commit-missing", "its objects are lost"
+
+
+ROOT, ANOTHER_FIRST = "a" * 40, "b" * 40
+
+
+def note(home: Path, of: str, **notes: str) -> None:
+    (home / "steps" / of).mkdir(parents=True)
+    for name, text in notes.items():
+        (home / "steps" / of / f"repo.{name}").write_text(f"{text}\n")
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        (("homework-1", ROOT), ("homework-1", "hw")),
+        (("fork-2", ROOT), ("homework-1", "hw")),  # another client's name for it
+        (("named-3", ""), ("homework-1", "hw")),
+        (("homework-1", ANOTHER_FIRST), (f"homework-{'b' * 8}", "homework")),
+        (("hw-4", ANOTHER_FIRST), ("hw-4", "hw-4")),  # its usual folder has another one
+        (("hw-4", ""), ("hw-4", "hw-4")),
+        (("new-5", ANOTHER_FIRST), ("new-5", "new")),
+    ],
+)
+def test_a_repository_is_found_on_a_box_by_its_first_commit_and_has_a_folder_of_its_own(
+    asked: tuple[str, str], found: tuple[str, str], tmp_path: Path
+) -> None:
+    home = tmp_path / ".boxstrap"
+    note(home, "homework-1", root=ROOT, dir=f"{tmp_path}/hw")
+    note(home, "named-3", key="homework-1")
+    key, folder = find_repository(str(home), *asked, "")
+    assert (key, folder) == (found[0], f"{tmp_path}/{found[1]}")

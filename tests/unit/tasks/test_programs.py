@@ -1,6 +1,9 @@
 """`boxstrap` and `inv` as commands: exit codes, one clear message, one JSON document."""
 
+import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 import time
@@ -12,6 +15,7 @@ from bootstrap.link import KnownBox, record
 from bootstrap.repo.local import read_repository
 from bootstrap.tasks import NAMES
 from bootstrap.tasks.command import own_error
+from tests.cases import read_cases
 from tests.cli import User
 from tests.plain_environment import BIN, HERE
 from tests.programs import captured
@@ -341,3 +345,29 @@ def test_an_internal_error_is_shown_even_where_no_crash_report_can_be_written(
     assert "boxstrap itself failed: ValueError: broken" in told
     assert "No report was kept of it: " in told
     assert "not a directory" in told
+
+
+CASES = dict(read_cases(Path(__file__).with_name("typed.txt"))[1:])
+
+
+@pytest.mark.parametrize("text", CASES.values(), ids=CASES)
+def test_each_typed_command_ends_with_its_exit_code_and_says_its_words_alone(
+    text: str, reader: User
+) -> None:
+    before = sorted(reader.place.rglob("*"))
+    for typed in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+        line, code, *said = typed.splitlines()
+        program, *words = shlex.split(line)
+        rc = int(code.removeprefix("exit "))
+        done = reader.run(*words, program=program).must(rc)
+        for one in said:
+            assert (one.removeprefix("! ") in done.text) is not one.startswith("! "), (line, one)
+        if "--json" in words:
+            document = json.loads(done.out)
+            assert (document["v"], document["exit"], done.out.count("\n")) == (1, rc, 1)
+            assert done.err == "" if rc == 0 else document["error"]["what"]
+            assert rc == 0 or document["error"]["exit"] == rc
+        elif rc == 2:
+            assert done.out == ""
+            assert 1 <= len(done.err.strip().splitlines()) <= 14, done.err
+    assert sorted(reader.place.rglob("*")) == before
