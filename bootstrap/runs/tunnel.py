@@ -292,6 +292,11 @@ def open_tunnels(
                 "which port of the box?",
                 hint="As in: boxstrap tunnel 8080, or --jupyter, or --tensorboard",
             )
+        if box.is_local:  # one that leads to its own number would go round in circles
+            wished = [
+                replace(one, here=one.here % 65535 + 1) if one.here == one.port else one
+                for one in wished
+            ]
         if not box.link.ask(forwards):
             raise BoxLacksError(
                 "its sshd does not allow port forwarding.", where=box.label, hint=_FORBIDDEN_HINT
