@@ -333,7 +333,7 @@ def _of_run(options: BoxOptions, screen: Screen, name: str) -> BoxStatus:
     with found as box:
         runs = tuple(box.runs(name)[:1])
         box.state, box.own = replace(box.state, runs=runs), ""  # it is shown, whosever it is
-        return _told(box, screen.width)
+        return _told(box, screen.width, with_trees=False)
 
 
 def _from_home(
@@ -440,7 +440,7 @@ class _Contract:
             told.lines = [*told.lines[:1], *words, *told.lines[1:]]
 
 
-def _told(box: BoxLogin, width: int | None) -> BoxStatus:
+def _told(box: BoxLogin, width: int | None, *, with_trees: bool = True) -> BoxStatus:
     box_state, known, details = box.state, box.known, box.details
     rows = rows_of(box_state, details, known.price, box.redactor.text)
     if any(row.failure and row.failure.lines for row in rows):
@@ -462,7 +462,7 @@ def _told(box: BoxLogin, width: int | None) -> BoxStatus:
         [one for each in details.at_risk for one in each],
         lines=[
             *status_lines(box.name, box_state, rows, why, known, width, box.own),
-            *_tree_lines(details.trees),
+            *_tree_lines(details.trees if with_trees else ()),
             *(line for words in at_risk for line in words.splitlines()),
         ],
     )
