@@ -54,8 +54,9 @@ def test_setup_on_the_box_stops_waiting_for_the_commit_if_this_machines_command_
         rented.run("setup", "--wait", "1").must(0)
 
 
-def test_setup_fails_in_a_minute_if_the_box_refuses_the_commit(rent: Rent, faults: Faults) -> None:
-    rented = rent("vast", used=True)
+def test_setup_fails_in_a_minute_if_the_box_refuses_the_commit(
+    rented: Rented, faults: Faults
+) -> None:
     rented.user.repository(boxstrap__yaml=LONG)
     rented.box.run(NEVER.replace(": >/tmp/sending; while :; do sleep 1; done", "exit 3"))
     with faults.attempt("commit not taken"):

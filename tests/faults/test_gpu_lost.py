@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.faults.plugin import Faults
-from tests.main_job.conftest import Card, Rent
+from tests.main_job.conftest import Card
 from tests.main_job.rented import Rented
 from tests.nvml import scenarios, stub
 
@@ -31,9 +31,8 @@ def plan(rented: Rented) -> dict[str, str]:
 
 
 @pytest.fixture
-def trained(rent: Rent, card: Card) -> Rented:
+def trained(rented: Rented, card: Card) -> Rented:
     """A healthy box whose training is alive."""
-    rented = rent("vast", used=True)
     card(rented, HEALTHY)
     rented.user.repository(boxstrap__yaml=PROFILE)
     rented.run("setup").must(0)

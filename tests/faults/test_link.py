@@ -12,7 +12,6 @@ from bootstrap.steps.plan import NAMES
 from tests.boxes import Rig, RigBox
 from tests.cli import Completed, Running, User
 from tests.faults.plugin import Drawn, Faults
-from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 from tests.main_job.slow import await_step, go_on, seen, slow
 from tests.main_job.used import start_used
@@ -103,8 +102,9 @@ def test_setup_says_lost_if_the_link_is_black_holed_at_any_step_and_the_box_goes
         list(pool.map(one, drawn(STEPS)))
 
 
-def test_logs_follow_loses_no_line_through_a_black_holed_link(rent: Rent, faults: Faults) -> None:
-    rented = rent("vast", used=True)
+def test_logs_follow_loses_no_line_through_a_black_holed_link(
+    rented: Rented, faults: Faults
+) -> None:
     counting = "import time\nfor n in range(400):\n    print('line', n, flush=True)\n"
     rented.user.repository(train__py=counting + "    time.sleep(0.05)\n")
     rented.run("setup").must(0)

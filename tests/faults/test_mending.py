@@ -9,7 +9,6 @@ import pytest
 from tests.boxes import Rig
 from tests.cli import LONG, PROFILE, User, UserRepository
 from tests.faults.plugin import Faults
-from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 from tests.main_job.slow import await_nothing
 from tests.main_job.used import start_used
@@ -154,9 +153,8 @@ def test_setup_restores_a_damaged_box_to_its_state_before_the_damage_and_starts_
 
 
 def test_ending_the_tmux_session_leaves_the_training_alive_and_setup_shows_it_again(
-    rent: Rent, faults: Faults
+    rented: Rented, faults: Faults
 ) -> None:
-    rented = rent("vast", used=True)
     rented.user.repository(boxstrap__yaml=LONG)
     rented.run("setup").must(0)
     for how in ("kill-session -t train", "kill-server"):
@@ -195,9 +193,8 @@ MADE_THERE = {
 
 
 def test_setup_is_refused_where_the_new_commit_would_overwrite_work_made_on_the_box(
-    rent: Rent, faults: Faults
+    rented: Rented, faults: Faults
 ) -> None:
-    rented = rent("vast", used=True)
     repository = rented.user.repository(notes__txt="one\n")
     first = repository.commit({".gitignore": "out/\n"})
     rented.run("setup").must(0)
@@ -222,8 +219,7 @@ def test_setup_is_refused_where_the_new_commit_would_overwrite_work_made_on_the_
             assert rented.runs() == ["train-1"]
 
 
-def test_setup_keeps_stashes_branches_and_edits_on_the_box(rent: Rent, faults: Faults) -> None:
-    rented = rent("vast", used=True)
+def test_setup_keeps_stashes_branches_and_edits_on_the_box(rented: Rented, faults: Faults) -> None:
     repository = rented.user.repository(notes__txt="one\n", other__txt="one\n")
     rented.run("setup").must(0)
     rented.as_user(

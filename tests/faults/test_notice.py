@@ -137,9 +137,8 @@ def _over(rented: Rented) -> list[dict[str, Any]]:
 
 
 def test_a_run_is_asked_to_end_when_its_container_stops_but_not_when_only_the_monitor_ends(
-    rent: Rent, faults: Faults
+    rented: Rented, faults: Faults
 ) -> None:
-    rented = rent("vast", used=True)
     rented.user.repository(boxstrap__yaml=PROFILE, train__py=TRAIN, **{".gitignore": "out/\n"})
     rented.run("setup").must(0)
     _await_monitor(rented)

@@ -13,7 +13,6 @@ import pytest
 from tests.cli import Completed, Running
 from tests.faults.plugin import Faults
 from tests.faults.test_sync_kills import cut_link, kill_program, kill_sshd
-from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 
 pytestmark = pytest.mark.boxes
@@ -57,9 +56,8 @@ def went(rented: Rented) -> int:
 
 
 def test_the_next_pull_after_a_killed_pull_continues_without_fetching_much_again(
-    rent: Rent, seeded: random.Random, faults: Faults, request: pytest.FixtureRequest
+    rented: Rented, seeded: random.Random, faults: Faults, request: pytest.FixtureRequest
 ) -> None:
-    rented = rent("vast", used=True)
     rented.user.repository(boxstrap__yaml=PROFILE)
     rented.run("setup").must(0)
     there = rented.box.root / rented.tree[1:]

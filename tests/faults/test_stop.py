@@ -11,7 +11,7 @@ import pytest
 
 from bootstrap.link.query import ask
 from tests.faults.plugin import Faults
-from tests.main_job.conftest import Rent
+from tests.main_job.rented import Rented
 from tests.unit.onbox.test_runner import begin, was
 from tests.waiting import PATIENCE_S, wait_until
 
@@ -160,9 +160,8 @@ def test_each_way_to_stop_a_run_asks_its_main_process_first_so_that_it_saves(
 
 @pytest.mark.boxes
 def test_setup_with_restart_and_a_cancelled_setup_let_the_main_process_of_a_training_save(
-    rent: Rent, faults: Faults
+    rented: Rented, faults: Faults
 ) -> None:
-    rented = rent("vast", used=True)
     profile = "version: 1\ngpu: {require: false}\ntrain: {command: python train.py, grace: 15}\n"
     repository = rented.user.repository(boxstrap__yaml=profile, train__py=TRAIN)
     tree = f"/workspace/{rented.user.place.name}"

@@ -12,7 +12,6 @@ import pytest
 
 from tests.cli import Running, UserRepository
 from tests.faults.plugin import Faults
-from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 from tests.waiting import wait_until
 
@@ -121,9 +120,8 @@ def files(root: Path) -> dict[str, tuple[bytes, int]]:
 
 
 def test_the_next_sync_after_a_killed_sync_makes_the_tree_equal_to_the_local_files(
-    rent: Rent, seeded: random.Random, faults: Faults, request: pytest.FixtureRequest
+    rented: Rented, seeded: random.Random, faults: Faults, request: pytest.FixtureRequest
 ) -> None:
-    rented = rent("vast", used=True)
     repository = rented.user.repository(
         boxstrap__yaml=PROFILE, notes__txt="notes\n", **{"__gitignore": "out/\n"}
     )

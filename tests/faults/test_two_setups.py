@@ -8,7 +8,6 @@ import pytest
 from tests.cli import LONG, Running
 from tests.faults.plugin import Faults
 from tests.faults.program import with_numbers
-from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 from tests.main_job.slow import await_step, go_on, slow
 
@@ -16,9 +15,8 @@ pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 
 
 @pytest.fixture
-def at_work(rent: Rent) -> tuple[Rented, Running, str]:
+def at_work(rented: Rented) -> tuple[Rented, Running, str]:
     """A setup in the middle of its step python, the command that follows it, and its id."""
-    rented = rent("vast", used=True)
     slow(rented)
     going = rented.begin("setup")
     return rented, going, await_step(rented, "python")
@@ -30,10 +28,9 @@ def holder(rented: Rented) -> int:
 
 
 def test_two_versions_of_boxstrap_work_on_one_box_and_the_program_of_a_live_run_is_not_deleted(
-    rent: Rent, tmp_path: Path, faults: Faults
+    rented: Rented, tmp_path: Path, faults: Faults
 ) -> None:
     """Each has its program there; a live run keeps the one that it began with until its end."""
-    rented = rent("vast", used=True)
     newer = replace(rented, program=with_numbers(tmp_path, LOCK_PATIENCE_S=299))
     box, programs = rented.box, f"{rented.folder}/box"
 

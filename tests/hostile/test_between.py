@@ -9,7 +9,6 @@ import pytest
 
 from tests.faults.plugin import Faults
 from tests.hostile.between import Between
-from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 from tests.main_job.slow import await_step, go_on, slow
 from tests.sshd import keygen
@@ -27,11 +26,6 @@ TASKS = (
     ("status",), ("logs", "-f"), ("plan",), ("doctor",), ("stop",), ("top", "--looks", "1"),
     ("code",), ("verify",), ("setup", *SECRET), ("exec", "--", "true"),
 )  # fmt: skip
-
-
-@pytest.fixture
-def rented(rent: Rent) -> Rented:
-    return rent("vast", used=True)
 
 
 @pytest.fixture

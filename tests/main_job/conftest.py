@@ -39,6 +39,12 @@ def rent(mirror_rig: Rig, user: User, shared_folder: Path) -> Iterator[Rent]:
 
 
 @pytest.fixture
+def rented(rent: Rent) -> Rented:
+    """A box at Vast.ai, used before."""
+    return rent("vast", used=True)
+
+
+@pytest.fixture
 def account() -> Iterator[SimulatedAccount]:
     """An account at Vast.ai."""
     with simulated("vast") as made:

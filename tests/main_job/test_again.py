@@ -25,8 +25,7 @@ def step(rented: Rented, name: str) -> dict[str, object]:
     return next(row for row in planned["steps"] if row["step"] == name)
 
 
-def test_a_look_at_a_box_that_was_set_up_starts_its_python_and_git_alone(rent: Rent) -> None:
-    rented = rent("vast", used=True)
+def test_a_look_at_a_box_that_was_set_up_starts_its_python_and_git_alone(rented: Rented) -> None:
     rented.user.repository(boxstrap__yaml=PROFILE)
     rented.run("setup").must(0)
     names = rented.box.run("ls /usr/bin").split()
@@ -42,9 +41,8 @@ def test_a_look_at_a_box_that_was_set_up_starts_its_python_and_git_alone(rent: R
 
 
 def test_setup_trains_the_same_work_again_only_with_restart_even_if_its_run_died(
-    rent: Rent,
+    rented: Rented,
 ) -> None:
-    rented = rent("vast", used=True)
     rented.user.repository(boxstrap__yaml=LONG)
     rented.run("setup").must(0)
     assert rented.trainings() == 1
@@ -81,8 +79,9 @@ def test_setup_trains_the_same_work_again_only_with_restart_even_if_its_run_died
     assert (rented.runs(), rented.trainings()) == (["train-1", "train-2", "train-3"], 1)
 
 
-def test_setup_of_a_new_commit_is_refused_and_changes_nothing_beside_a_live_run(rent: Rent) -> None:
-    rented = rent("vast", used=True)
+def test_setup_of_a_new_commit_is_refused_and_changes_nothing_beside_a_live_run(
+    rented: Rented,
+) -> None:
     repository = rented.user.repository(boxstrap__yaml=LONG)
     first = repository.head
     rented.run("setup").must(0)
@@ -100,8 +99,7 @@ def test_setup_of_a_new_commit_is_refused_and_changes_nothing_beside_a_live_run(
     assert rented.runs() == ["train-1", "train-2"]
 
 
-def test_setup_during_a_run_says_whether_command_env_or_secrets_changed(rent: Rent) -> None:
-    rented = rent("vast", used=True)
+def test_setup_during_a_run_says_whether_command_env_or_secrets_changed(rented: Rented) -> None:
     rented.user.repository(boxstrap__yaml=LONG)
 
     def setup(*words: str, key: str = "first-value") -> Completed:
@@ -145,8 +143,7 @@ def test_setup_makes_the_folders_of_results_before_the_training_starts(rent: Ren
     assert not rented.box.exists("/tmp/out")
 
 
-def test_setup_of_a_new_commit_keeps_untracked_files_and_edits_on_the_box(rent: Rent) -> None:
-    rented = rent("vast", used=True)
+def test_setup_of_a_new_commit_keeps_untracked_files_and_edits_on_the_box(rented: Rented) -> None:
     repository = rented.user.repository(_gitignore="out/\n", notes__txt="one\n")
     repository.commit({".gitignore": "out/\n"})
     rented.run("setup").must(0)
@@ -169,9 +166,8 @@ def test_setup_of_a_new_commit_keeps_untracked_files_and_edits_on_the_box(rent: 
 
 
 def test_setup_starts_no_run_without_train_and_no_second_if_its_own_record_is_missing(
-    rent: Rent,
+    rented: Rented,
 ) -> None:
-    rented = rent("vast", used=True)
     repository = rented.user.repository(boxstrap__yaml="version: 1\ngpu: {require: false}\n")
     assert "set up" in rented.run("setup").must(0).out
     assert not rented.box.exists(f"{rented.folder}/runs")

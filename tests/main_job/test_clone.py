@@ -8,7 +8,7 @@ import pytest
 
 from tests.boxes import Rig
 from tests.boxes.git_server import GitServer
-from tests.main_job.conftest import Rent
+from tests.main_job.rented import Rented
 
 pytestmark = pytest.mark.boxes
 
@@ -24,10 +24,9 @@ def server(mirror_rig: Rig, tmp_path: Path) -> Iterator[GitServer]:
 
 @pytest.mark.parametrize("bare_commits", [True, False], ids=["any commit", "tips alone"])
 def test_a_box_with_git_access_url_fetches_any_named_commit_from_the_git_server(
-    rent: Rent, server: GitServer, tmp_path: Path, bare_commits: bool
+    rented: Rented, server: GitServer, tmp_path: Path, bare_commits: bool
 ) -> None:
     """Neither commit is the tip of a branch; from a server of tips only, branches are fetched."""
-    rented = rent("vast", used=True)
     repository = rented.user.repository()
     commits = [repository.head]
     commits += [repository.commit({"n.txt": f"{n}"}, f"{n}") for n in range(2)]

@@ -12,6 +12,7 @@ from tests.boxes import Rig
 from tests.boxes.conda_channel import make_channel
 from tests.boxes.places import locked
 from tests.main_job.conftest import Rent
+from tests.main_job.rented import Rented
 from tests.waiting import slowness
 
 pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
@@ -72,9 +73,8 @@ def alias(channel: Path, mirror_rig: Rig) -> Iterator[str]:
 
 
 def test_setup_leaves_the_conda_environment_unchanged_if_the_new_one_can_not_be_solved(
-    rent: Rent, alias: str
+    rented: Rented, alias: str
 ) -> None:
-    rented = rent("vast", used=True)
     rented.box.write("/etc/conda/condarc", alias)
     repository = rented.user.repository(boxstrap__yaml=PROFILE, train__py=TRAIN)
     more = {"envs/more.txt": "pathspec\n", "requirements.txt": "no-such-package-anywhere\n"}

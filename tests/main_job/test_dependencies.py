@@ -90,9 +90,8 @@ def credentials(host: KeyedGitHost) -> Planted:
 @pytest.mark.sampled
 @pytest.mark.parametrize("installer", ["uv", "pip"])
 def test_private_git_requirements_are_sent_from_here_so_the_box_gets_no_credential(
-    installer: str, rent: Rent, host: KeyedGitHost
+    installer: str, rented: Rented, host: KeyedGitHost
 ) -> None:
-    rented = rent("vast", used=True)
     pinned = host.push("library", "first", "v1.0")
     host.push("library", "second")
     host.push("helper", "old")
@@ -133,9 +132,8 @@ def test_private_git_requirements_are_sent_from_here_so_the_box_gets_no_credenti
 
 
 def test_private_git_packages_of_a_uv_lock_are_sent_at_their_locked_commit(
-    rent: Rent, host: KeyedGitHost, mirror_rig: Rig
+    rented: Rented, host: KeyedGitHost, mirror_rig: Rig
 ) -> None:
-    rented = rent("vast", used=True)
     host.push("library", "first", "v1.0")
     host.push("helper", "old")
     addresses = {name: host.address(name) for name in ("library", "helper")}

@@ -8,7 +8,7 @@ import pytest
 
 from tests.boxes.startup import BOX_ID
 from tests.cli import RESULTS
-from tests.main_job.conftest import Rent
+from tests.main_job.rented import Rented
 from tests.providers.accounts import SimulatedAccount, SimulatedBox
 
 pytestmark = pytest.mark.boxes
@@ -22,9 +22,8 @@ print("step 1", flush=True)
 
 
 def test_down_exits_with_9_while_work_would_be_lost_and_destroys_the_box_once_all_is_home(
-    rent: Rent, account: SimulatedAccount
+    rented: Rented, account: SimulatedAccount
 ) -> None:
-    rented = rent("vast", used=True)
     user, box = rented.user, rented.box
     user.env |= account.environment()
     user.env["BOXSTRAP_SSH_CONFIG"] = str(user.home / ".ssh/config")

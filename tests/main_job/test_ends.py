@@ -7,12 +7,12 @@ import pytest
 from bootstrap.paths import shipped
 from tests.cli import PROFILE
 from tests.main_job.conftest import Rent
+from tests.main_job.rented import Rented
 
 pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 
 
-def test_setup_with_a_failing_step_exits_with_7_and_shows_its_last_lines(rent: Rent) -> None:
-    rented = rent("vast", used=True)
+def test_setup_with_a_failing_step_exits_with_7_and_shows_its_last_lines(rented: Rented) -> None:
     repository = rented.user.repository(requirements__txt="iniconfig==99.99.99\n")
     failed = rented.run("setup").must(7)
     assert "the step python failed" in failed.err

@@ -28,9 +28,8 @@ train = ["iniconfig>=2"]
 
 
 def test_setup_with_python_venv_installs_into_that_environment_and_removes_no_package_from_it(
-    rent: Rent,
+    rented: Rented,
 ) -> None:
-    rented = rent("vast", used=True)
     repository = rented.user.repository(
         train__py=TRAIN, requirements__txt="iniconfig>=2\npathspec\n"
     )
@@ -49,8 +48,7 @@ def test_setup_with_python_venv_installs_into_that_environment_and_removes_no_pa
     assert packages(rented, "iniconfig", "pathspec", environment="/venv/main") == both
 
 
-def test_installer_pip_of_a_profile_works_in_an_environment_built_by_uv(rent: Rent) -> None:
-    rented = rent("vast", used=True)
+def test_installer_pip_of_a_profile_works_in_an_environment_built_by_uv(rented: Rented) -> None:
     repository = rented.user.repository(train__py=TRAIN, requirements__txt="iniconfig>=2\n")
     rented.run("setup").must(0)
     # An image may send pip elsewhere, which an environment has no use for.
@@ -77,8 +75,9 @@ def lock(repository: UserRepository, rented: Rented, rig: Rig) -> None:
     repository.commit({}, "Lock")
 
 
-def test_setup_installs_dependencies_and_extras_of_a_pyproject_without_build(rent: Rent) -> None:
-    rented = rent("vast", used=True)
+def test_setup_installs_dependencies_and_extras_of_a_pyproject_without_build(
+    rented: Rented,
+) -> None:
     # The extras are the project's: requirements.txt, which comes before it elsewhere, has none.
     rented.user.repository(train__py=TRAIN, pyproject__toml=PROJECT, requirements__txt="")
     done = rented.run("setup", "--set", "python.extras=[train]").must(0)
@@ -86,10 +85,9 @@ def test_setup_installs_dependencies_and_extras_of_a_pyproject_without_build(ren
 
 
 def test_uv_is_sent_from_this_machine_when_the_package_index_of_the_box_lacks_it(
-    rent: Rent, mirror_rig: Rig
+    rented: Rented, mirror_rig: Rig
 ) -> None:
     """As on a mirror that keeps only the newest files; the profile's installer does not matter."""
-    rented = rent("vast", used=True)
     rented.box.run("rm /usr/local/bin/uv*; ! command -v uv")
     repository = rented.user.repository()
     gateway = rented.box.address.rpartition(".")[0] + ".1"
@@ -122,8 +120,7 @@ def test_uv_is_sent_from_this_machine_when_the_package_index_of_the_box_lacks_it
     assert not rented.box.exists(f"{rented.folder}/bin/uv")
 
 
-def test_setup_installs_requirements_that_name_two_indexes(rent: Rent, mirror_rig: Rig) -> None:
-    rented = rent("vast", used=True)
+def test_setup_installs_requirements_that_name_two_indexes(rented: Rented, mirror_rig: Rig) -> None:
     index = mirror_rig.mirror.index_url
     rented.user.repository(
         train__py=TRAIN,
@@ -173,8 +170,7 @@ def test_packages_no_longer_required_are_removed_from_an_environment_that_setup_
     assert "nothing to do" in rented.run("setup", *options).must(0).out
 
 
-def test_setup_removes_no_package_of_an_environment_two_repositories_share(rent: Rent) -> None:
-    rented = rent("vast", used=True)
+def test_setup_removes_no_package_of_an_environment_two_repositories_share(rented: Rented) -> None:
     options = ("--set", "python.venv=/workspace/env")
     repository = rented.user.repository(requirements__txt="iniconfig>=2\n")
     rented.run("setup", *options).must(0)
@@ -201,9 +197,8 @@ MANY = ("iniconfig", "pathspec", "pluggy")
 @pytest.mark.sampled
 @pytest.mark.parametrize("installer", ["uv", "pip"])
 def test_setup_installs_python_packages_and_groups_in_addition_to_or_in_place_of_requirement_files(
-    rent: Rent, mirror_rig: Rig, installer: str
+    rented: Rented, mirror_rig: Rig, installer: str
 ) -> None:
-    rented = rent("vast", used=True)
     options = ("--set", f"python.installer={installer}")
     repository = rented.user.repository(pyproject__toml=GROUPED, requirements__txt="iniconfig>=2\n")
     repository.commit({"lib/setup.py": LIB, "lib/lib.py": ""})
@@ -225,10 +220,9 @@ def test_setup_installs_python_packages_and_groups_in_addition_to_or_in_place_of
 
 
 def test_python_packages_install_beside_a_lock_and_no_build_isolation_ones_are_built_last(
-    rent: Rent, mirror_rig: Rig
+    rented: Rented, mirror_rig: Rig
 ) -> None:
     """docopt has no wheel: without build isolation it needs setuptools in the environment."""
-    rented = rent("vast", used=True)
     repository = rented.user.repository(train__py=TRAIN, pyproject__toml=PROJECT + GROUPED)
     lock(repository, rented, mirror_rig)
     rented.run("setup", "--set", "python.extras=[train]", *BESIDE).must(0)
@@ -247,8 +241,7 @@ def test_python_packages_install_beside_a_lock_and_no_build_isolation_ones_are_b
     assert "nothing to do" in rented.run("setup", *with_tools).must(0).out
 
 
-def test_setup_installs_just_the_locked_packages_of_a_lock(rent: Rent, mirror_rig: Rig) -> None:
-    rented = rent("vast", used=True)
+def test_setup_installs_just_the_locked_packages_of_a_lock(rented: Rented, mirror_rig: Rig) -> None:
     exact = PROJECT.replace("iniconfig>=2", "iniconfig==2.0.0")
     repository = rented.user.repository(train__py=TRAIN, pyproject__toml=exact)
     lock(repository, rented, mirror_rig)
@@ -259,8 +252,7 @@ def test_setup_installs_just_the_locked_packages_of_a_lock(rent: Rent, mirror_ri
     assert packages(rented, "iniconfig") == "[]"
 
 
-def test_setup_names_a_required_package_that_the_index_does_not_have(rent: Rent) -> None:
-    rented = rent("vast", used=True)
+def test_setup_names_a_required_package_that_the_index_does_not_have(rented: Rented) -> None:
     repository = rented.user.repository(requirements__txt="nosuchpackage>=2\n")
     failed = rented.run("setup").must(7)
     assert "the step python failed: the index has no package of a required name" in failed.err
@@ -271,8 +263,7 @@ def test_setup_names_a_required_package_that_the_index_does_not_have(rent: Rent)
     rented.run("setup").must(0)
 
 
-def test_setup_with_a_new_train_command_names_it_as_the_reason_to_train(rent: Rent) -> None:
-    rented = rent("vast", used=True)
+def test_setup_with_a_new_train_command_names_it_as_the_reason_to_train(rented: Rented) -> None:
     rented.user.repository()
     rented.run("setup").must(0)
     done = rented.run("setup", "--set", "train.command=python -u train.py").must(0)

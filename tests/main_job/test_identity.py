@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from tests.cli import LONG, User
-from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 
 pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
@@ -31,9 +30,8 @@ def nothing_new(rented: Rented, tree: str, commit: str) -> None:
 
 
 def test_setup_from_another_clone_worktree_or_user_shows_the_live_run_and_starts_no_second(
-    rent: Rent,
+    rented: Rented,
 ) -> None:
-    rented = rent("vast", used=True)
     user = rented.user
     repository = user.repository(boxstrap__yaml=LONG)
     repository.git("remote", "add", "origin", URL)
@@ -56,8 +54,7 @@ def test_setup_from_another_clone_worktree_or_user_shows_the_live_run_and_starts
     nothing_new(rented, tree, first)
 
 
-def test_another_repository_of_the_same_name_gets_its_own_folder_on_the_box(rent: Rent) -> None:
-    rented = rent("vast", used=True)
+def test_another_repository_of_the_same_name_gets_its_own_folder_on_the_box(rented: Rented) -> None:
     user = rented.user
     one = user.repository("algebra/homework", boxstrap__yaml=LONG)
     rented.run("setup").must(0)
@@ -84,8 +81,7 @@ def test_another_repository_of_the_same_name_gets_its_own_folder_on_the_box(rent
     assert document["repo_dir"] == str(Path(tree).with_name(own))
 
 
-def test_a_repository_finds_its_tree_after_the_boxstrap_folder_was_deleted(rent: Rent) -> None:
-    rented = rent("vast", used=True)
+def test_a_repository_finds_its_tree_after_the_boxstrap_folder_was_deleted(rented: Rented) -> None:
     user = rented.user
     one = user.repository("algebra/homework")
     rented.run("setup").must(0)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.main_job.conftest import Rent
+from tests.main_job.rented import Rented
 
 pytestmark = pytest.mark.boxes
 
@@ -24,8 +24,7 @@ open("made/data", "a").write("x")
 TRAIN = "print('step 1 of', open('made/data').read())\n"
 
 
-def test_prepare_commands_run_once_for_the_same_commands_and_files(rent: Rent) -> None:
-    rented = rent("vast", used=True)
+def test_prepare_commands_run_once_for_the_same_commands_and_files(rented: Rented) -> None:
     repository = rented.user.repository(boxstrap__yaml=PROFILE, train__py=TRAIN)
     repository.commit({"data/get.py": "raise SystemExit(3)\n"})
     failed = rented.run("setup").must(7)
@@ -62,8 +61,7 @@ def test_prepare_commands_run_once_for_the_same_commands_and_files(rent: Rent) -
     assert "step 1 of x\n" in anew.out
 
 
-def test_adding_prepare_to_a_profile_does_not_make_setup_train_again(rent: Rent) -> None:
-    rented = rent("vast", used=True)
+def test_adding_prepare_to_a_profile_does_not_make_setup_train_again(rented: Rented) -> None:
     rented.user.repository()
     rented.run("setup").must(0)
     steps = [row["step"] for row in rented.run("plan", "--json").must(0).json()["steps"]]

@@ -7,7 +7,6 @@ import pytest
 
 from tests.boxes import Rig
 from tests.doors.static_index import StaticIndex, static_index
-from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 from tests.main_job.test_environments import ENVIRONMENT, PROJECT, lock
 
@@ -40,9 +39,8 @@ def imports(rented: Rented, environment: str) -> str:
 
 
 def test_setup_copies_packages_of_the_image_when_downloading_them_would_be_slower(
-    rent: Rent, mirror_rig: Rig
+    rented: Rented, mirror_rig: Rig
 ) -> None:
-    rented = rent("vast", used=True)
     box, gateway = rented.box, rented.box.address.rpartition(".")[0] + ".1"
     install = "/venv/main/bin/pip install -q --no-cache-dir"
     box.run(f"{install} {BROUGHT} && /venv/main/bin/python -c 'import pytest, pathspec'")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.main_job.conftest import Rent
+from tests.main_job.rented import Rented
 
 pytestmark = pytest.mark.boxes
 
@@ -32,8 +32,7 @@ LEAKS = (
 HIDDEN = "values [FROM_ENV hidden] [FROM_FILE hidden] [FROM_COMMAND hidden] hello"
 
 
-def test_setup_resends_changed_secrets_and_wipe_removes_them_from_the_box(rent: Rent) -> None:
-    rented = rent("vast", used=True)
+def test_setup_resends_changed_secrets_and_wipe_removes_them_from_the_box(rented: Rented) -> None:
     home = rented.user.home
     rented.user.repository(train__py=TRAIN)
     own = home / ".config/boxstrap/secrets"

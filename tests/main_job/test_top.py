@@ -106,8 +106,7 @@ def test_top_of_two_boxes_shows_a_box_as_lost_while_its_link_is_down(
     assert "lost" in dropped
 
 
-def test_top_says_nothing_of_nvml_when_the_profile_requires_no_gpu(rent: Rent) -> None:
-    rented = rent("vast", used=True)
+def test_top_says_nothing_of_nvml_when_the_profile_requires_no_gpu(rented: Rented) -> None:
     rented.user.repository()
     rented.run("setup").must(0)
     told = rented.run("top", "--looks", "2", "--every", "1").must(0)

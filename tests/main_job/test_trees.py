@@ -6,7 +6,7 @@ import pytest
 
 from tests.cli import OWN_MACHINE, User, UserRepository
 from tests.faults.plugin import Faults
-from tests.main_job.conftest import Rent
+from tests.main_job.rented import Rented
 from tests.programs import captured
 from tests.used_here import seem_set_up
 
@@ -17,8 +17,7 @@ URL = "https://example.org/me/homework.git"
 
 
 @pytest.mark.boxes
-def test_setup_never_deletes_a_users_folder_beside_its_tree(rent: Rent, faults: Faults) -> None:
-    rented = rent("vast", used=True)
+def test_setup_never_deletes_a_users_folder_beside_its_tree(rented: Rented, faults: Faults) -> None:
     repository = rented.user.repository("ml")
     rented.as_user("mkdir -p /workspace/ml.tmp.backup && echo mine >/workspace/ml.tmp.backup/model")
     rented.run("setup").must(0)

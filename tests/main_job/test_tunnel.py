@@ -14,7 +14,6 @@ import pytest
 
 from tests.boxes.ports import free_port
 from tests.cli import Running, User
-from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 from tests.waiting import wait_until
 
@@ -49,8 +48,7 @@ def until(rented: Rented, command: str, said: str) -> None:
     wait_until(lambda: found() == said, found, pause=0.2)
 
 
-def test_tunnel_starts_jupyter_keeps_it_over_a_lost_link_and_then_stops_it(rent: Rent) -> None:
-    rented = rent("vast", used=True)
+def test_tunnel_starts_jupyter_keeps_it_over_a_lost_link_and_then_stops_it(rented: Rented) -> None:
     rented.user.repository()
     rented.run("setup", "--name", "My.Box-1").must(0)
     assert "--logdir" in rented.run("tunnel", "--tensorboard").must(5).err

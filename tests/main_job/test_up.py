@@ -41,9 +41,8 @@ def account() -> Iterator[SimulatedAccount]:
 
 
 def test_up_rents_a_box_within_max_price_and_a_second_up_rents_none_but_uses_that_box(
-    rent: Rent, account: SimulatedAccount
+    rented: Rented, account: SimulatedAccount
 ) -> None:
-    rented = rent("vast", used=True)
     user, box = rented.user, rented.box
     account.address = (box.address, box.port, box.user)
     user.env |= account.environment()
@@ -378,9 +377,8 @@ def _rentals(user: User) -> list[str]:
 
 
 def test_up_is_refused_before_it_builds_when_the_volume_of_the_box_is_not_mounted(
-    rent: Rent, account: SimulatedAccount
+    rented: Rented, account: SimulatedAccount
 ) -> None:
-    rented = rent("vast", used=True)
     user, box = rented.user, rented.box
     account.address = (box.address, box.port, box.user)
     account.volumes = [{"id": 5, "disk_space": 100.0, "machine_id": 11}]

@@ -6,6 +6,7 @@ import pytest
 
 from tests.cli import Completed
 from tests.main_job.conftest import Card, Rent
+from tests.main_job.rented import Rented
 from tests.nvml import scenarios, stub
 
 pytestmark = [
@@ -22,9 +23,8 @@ def outcomes(done: Completed) -> dict[str, str]:
 
 
 def test_verify_says_keep_for_a_healthy_gpu_and_return_for_a_sick_one(
-    rent: Rent, card: Card
+    rented: Rented, card: Card
 ) -> None:
-    rented = rent("vast", used=True)
     rented.user.repository()
     card(rented, scenarios.RTX4090)
     asked = (*GPU, "--set", "gpu.name=RTX 4090", "--set", "gpu.min_pcie_generation=4")
@@ -70,8 +70,7 @@ def test_verify_measures_shared_memory_disk_and_cpus_of_the_container_and_not_of
     assert (outcomes(short)["shm"], outcomes(short)["disk"]) == ("ignored", "ignored")
 
 
-def test_verify_tries_the_git_host_if_the_box_is_to_clone_from_it(rent: Rent) -> None:
-    rented = rent("vast", used=True)
+def test_verify_tries_the_git_host_if_the_box_is_to_clone_from_it(rented: Rented) -> None:
     clone = ("--set", "gpu.require=false", "--set", "git.access=url")
     here = f"ssh://root@{rented.box.address}/root/homework.git"
     seen = rented.run("verify", *clone, "--set", f"git.url={here}", "--json").must(0)

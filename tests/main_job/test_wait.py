@@ -10,7 +10,6 @@ import pytest
 
 from bootstrap.sizes import duration
 from tests.cli import PROFILE, User
-from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 from tests.receivers import web_receiver
 from tests.used_here import seem_set_up
@@ -106,8 +105,7 @@ def test_wait_and_stop_print_the_last_metric_and_exit_code_of_an_ended_run(user:
 
 
 @pytest.mark.boxes
-def test_wait_continues_after_a_lost_link_and_leaves_no_process_on_the_box(rent: Rent) -> None:
-    rented = rent("vast", used=True)
+def test_wait_continues_after_a_lost_link_and_leaves_no_process_on_the_box(rented: Rented) -> None:
     rented.user.repository(boxstrap__yaml=PROFILE, train__py=LONG)
     rented.run("setup").must(0)
     ended = rented.begin("wait")

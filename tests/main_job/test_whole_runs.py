@@ -48,9 +48,8 @@ def test_stop_also_ends_processes_of_a_run_that_detached_into_their_own_unix_ses
 
 
 def test_stop_ends_processes_left_by_a_finished_run_and_all_in_a_live_runs_cgroup(
-    rent: Rent,
+    rented: Rented,
 ) -> None:
-    rented = rent("vast", used=True)
     begin = "subprocess.Popen(['sleep', '700.2'], start_new_session=True)"
     train = f"import subprocess\n{begin}\nprint('step 1')\n"
     repository = rented.user.repository(train__py=train)

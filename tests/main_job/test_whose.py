@@ -11,7 +11,6 @@ import pytest
 
 from tests.boxes import Rig
 from tests.cli import PROFILE, User, UserRepository
-from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 from tests.main_job.used import start_used
 
@@ -143,9 +142,8 @@ def test_the_logs_command_that_setup_prints_shows_that_run_from_the_folder_of_an
 
 
 def test_a_run_and_exec_have_their_own_repositorys_variables_after_another_was_set_up(
-    rent: Rent,
+    rented: Rented,
 ) -> None:
-    rented = rent("vast", used=True)
     user = rented.user
     mine = user.repository("mine", boxstrap__yaml=f"{PROFILE}env: {{MODE: mine}}\n")
     rented.run("setup").must(0)

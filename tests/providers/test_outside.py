@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli import User
 from tests.main_job.conftest import *  # noqa: F403 - boxes
-from tests.main_job.conftest import Rent
+from tests.main_job.rented import Rented
 from tests.plain_environment import BIN, HERE
 from tests.programs import captured
 
@@ -48,9 +48,8 @@ def test_a_provider_of_another_package_passes_the_tests_for_every_provider(site:
 
 @pytest.mark.boxes
 def test_a_box_of_a_provider_from_a_package_is_rented_set_up_and_given_back(
-    rent: Rent, site: Path
+    rented: Rented, site: Path
 ) -> None:
-    rented = rent("vast", used=True)
     user, box = rented.user, rented.box
     file = account(user, site, at=[box.address, box.port, box.user])
     user.repository()

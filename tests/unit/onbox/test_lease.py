@@ -223,20 +223,6 @@ def test_a_lease_set_on_a_box_that_runs_for_days_counts_from_when_it_was_set() -
     assert state.elapsed == 0.0
 
 
-def test_a_lease_of_hours_stops_the_box_in_time_after_it_warned_the_run() -> None:
-    held = world(seconds=2 * HOUR).until_stopped()
-    assert held.warned_at == pytest.approx(2 * HOUR, abs=TICK_S)
-    assert 0 <= held.now - 2 * HOUR <= held.grace + 3 * TICK_S
-    assert overdrawn(held, 2 * HOUR) <= 2 * TICK_S
-
-
-def test_a_lease_stops_a_box_without_a_live_run_at_once() -> None:
-    held = world(seconds=HOUR)
-    held.runs_end_at = None
-    assert held.until_stopped().now == pytest.approx(HOUR, abs=TICK_S)
-    assert held.warned_at is None
-
-
 def test_a_lease_of_dollars_counts_by_the_price_the_account_reports_now() -> None:
     held = world(dollars=3.0, price=100.0)
     held.price = 1.0
