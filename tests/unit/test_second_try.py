@@ -39,7 +39,8 @@ def test_that_is_red_each_time(number): assert False
 @pytest.fixture(scope="module")
 def tests(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A file for all cases: this process imports it once."""
-    file = tmp_path_factory.mktemp("tests") / "test_them.py"
+    file = tmp_path_factory.mktemp("of") / "tests/unit/test_them.py"
+    file.parent.mkdir(parents=True)
     file.write_text(TESTS)
     return str(file)
 

@@ -147,6 +147,7 @@ def test_setup_doubles_its_pause_between_fruitless_logins_up_to_15_s_and_fails_a
     assert logins == len(pauses) + 2
 
 
+@pytest.mark.slow
 def test_the_time_limit_for_a_lost_link_starts_anew_with_each_new_event_of_a_setup() -> None:
     back = Backoff(patience_s=0.0)
     for news in range(5):
@@ -244,6 +245,7 @@ def for_ever(*_: object) -> str:
         time.sleep(0)
 
 
+@pytest.mark.slow
 def test_a_report_page_that_takes_too_long_or_crashes_gives_an_error() -> None:
     assert made_beside(lambda: "page", 20) == "page"
     failed = made_beside(lambda: str(1 // 0), 20)

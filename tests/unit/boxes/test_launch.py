@@ -93,6 +93,7 @@ PACKED = gzip.compress(SCRIPT.encode(), mtime=0)
 BOTH, SHORT = len(PACKED) + len(PROGRAM.packed), PROGRAM.digest[:16]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [0, 1, 50, len(PACKED) - 1, len(PACKED) + 3, BOTH - 1, BOTH + 3])
 def test_a_setup_whose_upload_is_cut_starts_nothing_and_leaves_no_secrets(
     at: int, workdir: Path

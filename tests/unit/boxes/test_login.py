@@ -165,6 +165,7 @@ LAST = "of the last time"
 SAID = BoxState({"user": "root"}, script=LAST, plan={"train": "done"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("has", "about", "script", "answer"),
     [

@@ -170,6 +170,7 @@ def test_a_train_command_whose_torchrun_nnodes_is_not_the_number_of_boxes_gives_
     assert wrong_number(command, 2) == said
 
 
+@pytest.mark.slow
 def test_setup_starts_no_training_on_any_node_and_names_the_failed_node_if_one_fails() -> None:
     hosts = ["a", failing := "ssh -i key -p 22 b", "c"]
     meeting, raised = Meeting(hosts), dict[str, BoxstrapError]()

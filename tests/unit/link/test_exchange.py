@@ -133,6 +133,7 @@ def test_the_exit_code_of_a_script_sent_to_a_box_is_returned() -> None:
     assert run_script_checked(wire, "printf '\\0\\377 no newline'").output == b"\0\xff no newline"
 
 
+@pytest.mark.slow
 def test_a_script_on_a_box_ends_though_a_background_process_of_it_lives_on() -> None:
     begun = time.monotonic()
     assert run_script(LocalWire(), "sleep 600 & echo done") == b"done\n"
@@ -234,6 +235,7 @@ def test_a_box_whose_ssh_server_runs_no_commands_is_unreachable_with_hint_intera
     assert "interactive only" in caught.value.hint
 
 
+@pytest.mark.slow
 def test_a_command_on_host_local_starts_in_the_home_folder(tmp_path: Path) -> None:
     wire = LocalWire()
     assert run_script(wire, "pwd").decode().strip() == str(Path.home())

@@ -101,6 +101,7 @@ def test_a_typed_passphrase_is_not_shown_on_the_terminal() -> None:
     assert printed.strip() == "opensesame"
 
 
+@pytest.mark.slow
 def test_a_yes_or_no_question_without_a_terminal_counts_as_answered_no() -> None:
     code = "from bootstrap.link.prompt import Prompt; t = Prompt(print); "
     code += "print(t.has_terminal(), t.confirm('?'))"

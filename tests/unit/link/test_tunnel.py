@@ -83,6 +83,7 @@ def whole(peer: socket.socket) -> bytes:
     return bytes(found)
 
 
+@pytest.mark.slow
 def test_bytes_sent_through_a_tunnel_come_back_whole_in_both_directions(opened: Opened) -> None:
     data = bytes(range(250)) * (3_000_000 // 250)
     with closing(BoxServer()) as there, opened.connect(there.port) as peer:
@@ -131,6 +132,7 @@ def test_a_tunnel_to_a_closed_port_warns_once_and_works_once_that_is_open(opened
             assert peer.recv(10) == b"hello"
 
 
+@pytest.mark.slow
 def test_a_lost_link_resets_open_tunnel_connections_and_new_ones_wait_until_it_is_back(
     server: Sshd, ssh_user: SshUser
 ) -> None:
@@ -160,6 +162,7 @@ def test_a_lost_link_resets_open_tunnel_connections_and_new_ones_wait_until_it_i
         peer.close()
 
 
+@pytest.mark.slow
 def test_a_tunnel_takes_under_24_mib_that_nobody_reads_here(
     server: Sshd, ssh_user: SshUser
 ) -> None:

@@ -449,6 +449,7 @@ def test_install_progress_does_not_shrink_when_a_network_interface_disappears(
     assert done == ["done=300", "done=300", "done=400"]
 
 
+@pytest.mark.slow
 def test_the_log_of_a_step_gets_all_output_of_uv_also_without_a_last_newline(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

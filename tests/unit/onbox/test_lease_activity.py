@@ -114,6 +114,7 @@ def test_a_box_is_in_use_while_a_setup_runs_but_not_after_it_died(run: Path, oth
     assert not second_look(run).used
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("named", ["/root/.vscode-server/bin/x", "transfer", "other"])
 def test_a_box_to_which_an_editor_or_transfer_moves_bytes_counts_as_in_use(
     run: Path, named: str
@@ -149,6 +150,7 @@ def test_terminal_typing_means_a_box_is_in_use(run: Path, monkeypatch: pytest.Mo
     assert all(at > 0 for _, at in activity._terminals())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("bytes_s", "is_used"), [(1_500_000, True), (5_000, False)])
 def test_a_download_over_the_network_counts_as_use_of_the_box(
     run: Path, monkeypatch: pytest.MonkeyPatch, bytes_s: int, is_used: bool
@@ -173,6 +175,7 @@ def test_a_box_on_which_a_program_reads_or_writes_counts_as_in_use(
         moving.kill()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("parent", "is_used"),
     [
@@ -200,6 +203,7 @@ def test_a_box_counts_as_in_use_during_an_exec_but_not_for_a_process_left_detach
         login.kill()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6], ids=["v4", "v6"])
 def test_an_ssh_login_on_a_silent_connection_is_no_use_of_the_box_but_one_on_an_unknown_is(
     monkeypatch: pytest.MonkeyPatch, family: int

@@ -63,6 +63,7 @@ def test_an_ec2_interruption_is_read_even_after_the_metadata_token_expired(serve
     assert service.look() is None
 
 
+@pytest.mark.slow
 def test_a_google_cloud_preemption_between_two_requests_is_noticed(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:

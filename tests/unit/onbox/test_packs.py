@@ -39,6 +39,7 @@ def test_a_git_pack_counts_as_damaged_if_its_size_changed_but_not_if_another_was
     assert packs_right(tmp_path)
 
 
+@pytest.mark.slow
 def test_setup_removes_the_lock_file_of_a_killed_git_but_not_that_of_a_git_at_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

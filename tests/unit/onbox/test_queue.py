@@ -145,6 +145,7 @@ def test_a_tmux_session_name_in_use_gets_the_repository_name_appended(box: Queue
     assert sorted(sessions) == ["train", "train-homework"]
 
 
+@pytest.mark.slow
 def test_a_run_gets_tmux_session_b_though_an_ended_run_has_session_big(box: QueueBox) -> None:
     for name, seconds in (("big", 0), ("b", 60)):
         run = box.make(name)
@@ -328,6 +329,7 @@ def test_a_second_waiting_process_of_a_queued_run_makes_the_first_end(box: Queue
     assert box.state(live) == "finished 0"
 
 
+@pytest.mark.slow
 def test_a_tmux_server_is_not_mistaken_for_the_runner_of_its_first_run(box: QueueBox) -> None:
     """It keeps the words it was started with: later starts of that run waited for it in vain."""
     run = f"new_run.RunFolder({str(box.make('live'))!r})"
@@ -367,6 +369,7 @@ def test_resuming_a_died_run_again_uses_the_record_of_a_resumption_that_never_st
     assert (made / "id").read_text() == "again\n"
 
 
+@pytest.mark.slow
 def test_a_run_started_without_tmux_does_not_hold_the_lock_of_setups(box: QueueBox) -> None:
     run = box.make("live")
     hold = f"exec 9>>{box.home}/lock; flock 9;"

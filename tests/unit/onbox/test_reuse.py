@@ -104,6 +104,7 @@ def test_packages_are_reused_from_the_image_but_not_from_boxstraps_environments(
     assert find_images([image], elsewhere, elsewhere) == []
 
 
+@pytest.mark.slow
 def test_the_python_on_path_of_a_login_shell_is_found_though_that_prints_noise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -108,6 +108,7 @@ def test_the_gpu_step_says_restarted_or_changed_as_its_reason_to_run_again() -> 
     assert step.what_changed(noted.replace("8", "4")) == "changed"
 
 
+@pytest.mark.slow
 def test_setup_ends_processes_of_a_killed_setup_before_it_begins(tmp_path: Path) -> None:
     """Only what names that setup, and no package manager: processes' numbers are used again."""
     folder, mark = tmp_path / "w", f"mark-{os.getpid()}"
@@ -169,6 +170,7 @@ def test_setup_joins_a_setup_of_the_same_script_only_while_that_lives(
             assert take_lock(str(tmp_path), 0, lambda _: None, script="mine") is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("named", "stays"),
     [

@@ -305,6 +305,7 @@ def test_only_results_listed_in_their_manifest_are_fetched_from_a_bucket(
     assert said.warned == ["last.pt was replaced in the bucket after its manifest was written"]
 
 
+@pytest.mark.slow
 def test_an_endless_or_too_slow_bucket_download_is_cut_off(
     bucket: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -134,6 +134,7 @@ def test_ctrl_c_while_a_box_starts_warns_that_it_may_cost_money() -> None:
     assert "may be running now, or start later, and cost money" in said[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("first", "is_ssh"), [(b"SSH-2.0-x\r\n", True), (b"HTTP/1.1", False)])
 def test_a_started_box_is_reachable_only_once_it_sends_an_ssh_banner(
     first: bytes, is_ssh: bool

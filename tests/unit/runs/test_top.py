@@ -71,6 +71,7 @@ def test_top_gives_up_on_a_hanging_gpu_driver_of_a_box(monkeypatch: pytest.Monke
     os.wait()
 
 
+@pytest.mark.slow
 def test_top_finds_the_run_of_a_process_by_the_variable_boxstrap_run() -> None:
     mark = "/workspace/.boxstrap/runs/homework-01234567/train-2"
     run = subprocess.Popen(["sleep", "60"], env={"A": "b", "BOXSTRAP_RUN": mark})
