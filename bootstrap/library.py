@@ -13,9 +13,11 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from bootstrap.errors import UsageError
+from bootstrap.link.target import given_text
+from bootstrap.paths import expanded
 from bootstrap.ui.screen import Paint, Reporter, Result, Screen
 from bootstrap.value import document
 
@@ -56,13 +58,13 @@ class Box:
         self._request = SetupRequest(
             host=host,
             profile=profile,
-            sets=tuple(sets),
-            repo=Path(repo) if repo is not None else None,
+            sets=sets,  # type: ignore[arg-type]  # as given; `checked` makes a tuple
+            repo=repo,  # type: ignore[arg-type]  # and a path
             identity=identity,
             host_key=host_key,
             name=name,
             consent=consent,
-        )
+        ).checked()
         self._reporter = reporter or Reporter()
 
     def rent(self, *, max_price: float, provider: str | None = None) -> SetupResult:
@@ -74,13 +76,17 @@ class Box:
         from bootstrap.renting.up import UpOptions, rent_and
         from bootstrap.setup.sequence import run_setup
 
-        if not 0 < max_price < math.inf:  # a computed one may be NaN, which nothing exceeds
-            raise UsageError(f"max_price: {max_price} is no amount of dollars.")
+        try:
+            dollars = float(max_price)
+        except (TypeError, ValueError):
+            dollars = math.nan
+        if not 0 < dollars < math.inf:  # a computed one may be NaN, which nothing exceeds
+            raise UsageError(f"max_price: {max_price!r} is no amount of dollars.")
         _, result = rent_and(
             lambda setup: run_setup(setup, self._reporter),
-            UpOptions(self._request, provider, max_price),
+            UpOptions(self._request, provider, dollars),
             self._reporter,
-            lambda offer: _agree(offer, max_price),
+            lambda offer: _agree(offer, dollars),
         )
         self._request = replace(self._request, host=result.box)
         return result
@@ -130,7 +136,10 @@ class Box:
         from bootstrap.setup.request import RunOptions
 
         if command is not None and not isinstance(command, str):
-            command = shlex.join(command)
+            try:
+                command = shlex.join(command)
+            except TypeError:
+                raise UsageError(f"command: {command!r} is neither a text nor words.") from None
         if command is not None and not command.strip():
             raise UsageError("the command is empty.", hint="Leave it out for the profile's own.")
         wanted = RunOptions(command or "", session, gpus, queue, beside, overwrite).checked()
@@ -170,7 +179,9 @@ class Box:
         """Send a file or a folder; again, what changed. Files that no push put there stay."""
         from bootstrap.setup.push import PushOptions, push_path
 
-        return self._collect(push_path, PushOptions(str(path), to, (), replace_there))
+        place = None if to is None else given_text("to", to)
+        wish = PushOptions(given_text("path", path), place, (), replace_there)
+        return self._collect(push_path, wish)
 
     def stop(self) -> Mapping[str, object]:
         """End all runs of the repository on it, and those that wait for their turn."""
@@ -213,6 +224,9 @@ class BoxRun:
     box: Box
     name: str
 
+    def __post_init__(self) -> None:
+        given_text("name", self.name)
+
     def state(self) -> Run:
         """Return what the box says of it now. Raises UsageError if it isn't there any more."""
         from bootstrap.boxes.login import BoxLogin
@@ -233,7 +247,9 @@ class BoxRun:
         """
         from bootstrap.runs.logs import LogOptions, show_log
 
-        out = to or io.BytesIO()
+        out: Any = io.BytesIO() if to is None else to
+        if not hasattr(out, "write") or isinstance(out, io.TextIOBase):
+            raise UsageError(f"to: {to!r} is no binary file.")
         screen = _Collected(self.box._reporter)
         options = LogOptions(names=(self.name,), follow=follow)
         show_log(self.box._request, screen, options, to=out)
@@ -246,7 +262,8 @@ class BoxRun:
         """
         from bootstrap.runs.pull import PullOptions, pull_results
 
-        wanted = PullOptions(_MOST, self.name, Path(to) if to is not None else None, watch)
+        place = None if to is None else expanded(given_text("to", to))
+        wanted = PullOptions(_MOST, self.name, place, watch)
         return Path(str(self.box._collect(pull_results, wanted)["place"]))
 
     def stop(self) -> None:

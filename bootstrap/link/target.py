@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ipaddress
 import itertools
+import os
 import re
 import threading
 import unicodedata
@@ -22,8 +23,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from bootstrap.errors import UsageError
+from bootstrap.paths import expanded
 from bootstrap.providers import NAMES, is_provider
-from bootstrap.value import dataclass, field
+from bootstrap.value import dataclass, field, replace
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -114,6 +116,32 @@ class BoxOptions:
         from bootstrap.repo.local import current  # late: most starts need no git
 
         return self.once.get("repository", lambda: current(self.place))
+
+    def checked(self: _Options) -> _Options:
+        """Return what a program gave as the command line gives it. Raises UsageError."""
+        words = ("host", "profile", "identity", "host_key", "name", "consent")
+        given = {name: getattr(self, name) for name in words}
+        changes: dict[str, Any] = {
+            name: given_text(name, text) for name, text in given.items() if text is not None
+        }
+        if self.repo is not None:
+            changes["repo"] = expanded(given_text("repo", self.repo))
+        sets: Any = self.sets
+        if isinstance(sets, str | None):
+            raise UsageError(f"sets: {sets!r} is no list of texts.")
+        return replace(self, sets=tuple(given_text("sets", each) for each in sets), **changes)
+
+
+_Options = TypeVar("_Options", bound=BoxOptions)
+
+
+def given_text(name: str, value: object) -> str:
+    """Return a text or path that a program gave. Raises UsageError for what can't be typed, and
+    where there is nothing: `Box(host="")` doesn't mean the only box."""
+    text = os.fspath(value) if isinstance(value, Path) else value
+    if not isinstance(text, str) or not text.strip() or "\0" in text:
+        raise UsageError(f"{name}: {value!r} is no value for it.")
+    return text
 
 
 PLAIN_HOST = r"[A-Za-z0-9._:%+][A-Za-z0-9._:%+-]*"

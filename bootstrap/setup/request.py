@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from bootstrap.errors import UsageError
-from bootstrap.link.target import BoxOptions
+from bootstrap.link.target import BoxOptions, given_text
 from bootstrap.value import dataclass, field, replace
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ class RunOptions:
         """Return it as a box may get it from a user. Raises UsageError if it is malformed."""
         from bootstrap.profile.values import COMMAND, GPUS, RUN, SESSION
 
-        kind, waits, name = self.queue.partition(":")
-        if not (kind in ("after", "after-any") and name) and self.queue not in ("", "gpus"):
+        kind, waits, name = _text("queue", self.queue).partition(":")
+        if not (kind in ("after", "after-any") and name) and self.queue not in ("", None, "gpus"):
             known = "gpus, after:RUN, after-any:RUN"
             raise UsageError(f"{self.queue!r} is nothing to wait for.", hint=f"There are: {known}")
         return replace(
@@ -84,9 +84,13 @@ class RunOptions:
         return [f"run={wish.id}", command, f"session={wish.session}", *more]
 
 
+def _text(name: str, text: str) -> str:
+    return "" if text in ("", None) else given_text(name, text)
+
+
 def _checked(name: str, text: str, rule: Rule) -> str:
     try:
-        return rule(text) if text else ""
+        return rule(text) if (text := _text(name, text)) else ""
     except ValueError as error:
         raise UsageError(f"{name}: {error}.") from None
 

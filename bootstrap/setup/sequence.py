@@ -47,6 +47,7 @@ def run_setup(
     """
     began = time.monotonic()
     cancel = cancel or CancelToken()
+    request = request.checked()
     try:
         context = prepare(request, reporter or Reporter(), cancel)
         try:

@@ -1,12 +1,15 @@
 """Errors that can be found locally come before any contact; what a box's refusal says."""
 
+import io
 import subprocess
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from bootstrap import Box
+from bootstrap import Box, BoxRun
 from bootstrap.errors import BoxstrapError, BusyError, NotSafeError, StepFailedError, UsageError
+from bootstrap.setup import SetupRequest, run_setup
 from bootstrap.setup.sync import SyncAnswer, refusal
 from tests.cli import Completed, User
 from tests.sshd import USER, Sshd, keygen
@@ -50,19 +53,66 @@ REFUSED = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("price", [float("nan"), float("inf"), 0.0, -1.0])
-def test_the_library_rents_nothing_for_what_is_no_price(price: float, user: User) -> None:
+@pytest.mark.parametrize("price", [float("nan"), float("inf"), 0.0, -1.0, None, "much"])
+def test_the_library_rents_nothing_for_what_is_no_price(price: Any, user: User) -> None:
     user.repository()
     with pytest.raises(UsageError, match="no amount of dollars"):
         Box(repo=user.place).rent(max_price=price)
 
 
 @pytest.mark.parametrize(
+    "given",
+    [
+        {"host": ""},
+        {"host": " "},
+        {"host": 3},
+        {"repo": ""},
+        {"repo": "a\0b"},
+        {"profile": 3},
+        {"sets": "gpu.count=1"},
+        {"sets": [3]},
+        {"identity": ""},
+        {"name": 3},
+    ],
+)
+def test_the_library_takes_no_box_that_cannot_be_typed(given: dict[str, Any]) -> None:
+    """An empty host, as of a variable that isn't set, would be the repository's only box."""
+    with pytest.raises(UsageError, match=f"{next(iter(given))}: "):
+        Box(**given)
+    with pytest.raises(UsageError, match=f"{next(iter(given))}: "):
+        run_setup(SetupRequest(**given))
+
+
+def test_the_library_refuses_an_empty_or_untyped_value_without_a_login(user: User) -> None:
+    user.repository()
+    box = Box("root@127.0.0.1:1", repo=user.place)
+    run: Any = BoxRun(box, "train-1")
+    odd: Any = 3
+    for call in (
+        lambda: box.push(""),
+        lambda: box.push(user.place, to=""),
+        lambda: box.push(user.place, to=odd),
+        lambda: run.pull(""),
+        lambda: run.pull("a\0b"),
+        lambda: run.log("a.log"),
+        lambda: run.log(io.StringIO()),
+        lambda: BoxRun(box, ""),
+    ):
+        with pytest.raises(UsageError, match=r"(path|to|name): "):
+            call()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
     "malformed",
     [
         {"command": "a\nb"},
         {"command": ["true\0x"]},
+        {"command": ["a", 3]},
+        {"command": 3},
+        {"gpus": 0},
+        {"session": 3},
+        {"queue": True},
         {"session": "../../x"},
         {"session": "-x"},
         {"gpus": "0;id"},
@@ -72,7 +122,7 @@ def test_the_library_rents_nothing_for_what_is_no_price(price: float, user: User
     ],
 )
 def test_the_library_refuses_a_malformed_run_as_the_command_does_without_a_login(
-    malformed: dict[str, str], user: User
+    malformed: dict[str, Any], user: User
 ) -> None:
     user.repository()
     box = Box("root@127.0.0.1:1", repo=user.place)
