@@ -53,7 +53,7 @@ def tests(tmp_path_factory: pytest.TempPathFactory) -> str:
         ("then_skipped", 1, "it went red and is left out now"),
         ("red and 1", 1, "1 failed"),
         ("red and not once", 4, "4 tests failed, 0 of them start no program"),
-        ("unit", 4, "1 tests failed, 1 of them start no program"),
+        ("no_program", 4, "1 tests failed, 1 of them start no program"),
     ],
 )
 def test_a_second_pytest_run_repeats_a_few_failed_tests_that_start_programs(
