@@ -62,7 +62,8 @@ def ask_ahead(box: BoxLogin, run: Run, most: int) -> AskedBeside[Ahead] | None:
     """Ask for a run's record and history while the box looks at its results; not if it goes on or
     is here. What fails is asked again when it is needed.
 
-    What reads them, and makes the page, is imported then too: that takes as long as a small pull.
+    What reads them, and makes the page, is imported and compiled then too: that takes as long as a
+    small pull.
     """
     before = find_kept(box.known, run)
     if run.goes_on or (before and _is_home(before, run)):
@@ -74,8 +75,10 @@ def ask_ahead(box: BoxLogin, run: Run, most: int) -> AskedBeside[Ahead] | None:
         is_short = before is None and run.log_bytes < PIECE
         record = ask_record(box, run, at=0, most=most).whole() if is_short else None
         history = ask_history(box, run)
-        from bootstrap.runs import report  # noqa: F401 - so that it is there when it is needed
+        from bootstrap.runs import page, report
 
+        for template in (page.FRAME, report.TEMPLATE):
+            page.compiled(template)
         return record, history
 
     return AskedBeside(ask)

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 
 import jinja2
@@ -19,18 +20,34 @@ from bootstrap.errors import UsageError
 from bootstrap.paths import expanded, shipped, write_users_file
 from bootstrap.ui.layout import aligned, cut
 
+FRAME = "page.html.j2"
+
 
 def fill(template: str, redact: Callable[[str], str] = str, /, **values: object) -> str:
     """Render `templates/<template>` with the values, each text redacted. Pure."""
-    environment = jinja2.Environment(
+    return compiled(template).render(values, redact=redact)
+
+
+def compiled(template: str) -> jinja2.Template:
+    """Return `templates/<template>`, which is compiled once: that takes longer than to fill it."""
+    return _environment().get_template(template)
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    return jinja2.Environment(
         loader=jinja2.FileSystemLoader(shipped("templates")),
         autoescape=True,
-        finalize=lambda value: redact(value) if type(value) is str else value,
+        finalize=_redacted,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template(template).render(**values)
+
+
+@jinja2.pass_context
+def _redacted(context: jinja2.runtime.Context, value: object) -> object:
+    return context["redact"](value) if type(value) is str else value
 
 
 def named_page(named: str | None, option: str) -> Path | None:
