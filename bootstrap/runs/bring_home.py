@@ -84,15 +84,19 @@ def ask_ahead(box: BoxLogin, run: Run, most: int) -> AskedBeside[Ahead] | None:
     return AskedBeside(ask)
 
 
-def bring_home(
+def bring_home(  # noqa: PLR0913, PLR0917
     box: BoxLogin,
     run: Run,
     most: int,
     to: Path | None = None,
     ahead: AskedBeside[Ahead] | None = None,
+    brought: Manifest | None = None,
 ) -> RunAtHome:
     """Bring what is not here of the run's record and log, of that `most` bytes, the newest; return
-    what is here. Raises NotSafeError if it can't be written; BusyError, UnreachableError."""
+    what is here. `brought`: its results, if they came just now.
+
+    Raises NotSafeError if it can't be written; BusyError, UnreachableError.
+    """
     for part in (run.repo_key, run.name):
         if why := why_refused(part):  # a box may call a run `..`
             raise NotSafeError(f"the box's run {part} {why}.", where=box.label)
@@ -104,7 +108,7 @@ def bring_home(
         kept = dataclasses.replace(
             before, run=dataclasses.replace(run, command=redact(run.command))
         )
-        kept = _Bringing(box, most, ahead).bring(kept, to)
+        kept = _Bringing(box, most, ahead, brought).bring(kept, to)
         kept.save()
     except OSError as error:
         place = before.place or box.options.place
@@ -152,8 +156,14 @@ def as_it_is_now(box: BoxLogin, run: Run) -> Run:
 
 
 class _Bringing:
-    def __init__(self, box: BoxLogin, most: int, ahead: AskedBeside[Ahead] | None = None) -> None:
-        self._box, self._most = box, most
+    def __init__(
+        self,
+        box: BoxLogin,
+        most: int,
+        ahead: AskedBeside[Ahead] | None = None,
+        brought: Manifest | None = None,
+    ) -> None:
+        self._box, self._most, self._brought = box, most, brought
         self._record: BoxRecord | None = None
         self._told: RunHistory | None = None
         if ahead and (told := ahead.answer()):
@@ -283,7 +293,8 @@ class _Bringing:
         from bootstrap.runs.report import report_at_home, report_page
 
         def make() -> str:
-            return report_page(report_at_home(kept, history), self._box.redactor.text)
+            whole = report_at_home(kept, history, self._brought)
+            return report_page(whole, self._box.redactor.text)
 
         page = made_beside(make, _PAGE_S)
         if isinstance(page, str):

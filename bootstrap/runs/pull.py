@@ -165,14 +165,14 @@ def _bring(
         nonlocal ahead
         ahead = ahead or ask_ahead(box, run, wish.most)
 
-    def bring() -> None:
+    def bring(results: Manifest | None = None) -> None:
         nonlocal kept
         now = as_it_is_now(box, run) if run.goes_on else run
-        kept = bring_home(box, now, wish.most, wish.to, ahead)
+        kept = bring_home(box, now, wish.most, wish.to, ahead, results)
 
-    def noted() -> None:
+    def noted(results: Manifest) -> None:
         beside()
-        bring()
+        bring(results)
 
     with contextlib.suppress(NoResultsError):
         pulled = pull_run(box, screen, wish, run, looking, noted)
@@ -190,7 +190,7 @@ def pull_run(  # noqa: PLR0913, PLR0917
     wish: PullOptions,
     run: Run,
     looking: Callable[[], None] = lambda: None,
-    beside: Callable[[], None] = lambda: None,
+    beside: Callable[[Manifest], None] = lambda _: None,
 ) -> Pulled:
     """Copy the results of a run that was started. `looking` is called when the box is to look at
     them; `beside` when all that comes is here and noted, while it goes to the disk.
@@ -250,7 +250,7 @@ class _Pull:
         screen: Screen,
         wish: PullOptions,
         looking: Callable[[], None],
-        beside: Callable[[], None],
+        beside: Callable[[Manifest], None],
     ) -> None:
         self._began, self._looking, self._beside = time.monotonic(), looking, beside
         self._box, self._run = box, run
@@ -468,19 +468,19 @@ class _Pull:
         else:
             note_results(box, run, manifest, place)
         if fuller:
-            self._sync()
+            self._sync(manifest)
             return None
         safe, home = manifest.safe_note(), manifest.home_note()
-        write_receipt(file, manifest, place, self._sync)
+        write_receipt(file, manifest, place, lambda: self._sync(manifest))
         if is_part:
             return None
         report_safe_results(box, run, safe, home)
         return file
 
-    def _sync(self) -> None:
+    def _sync(self, manifest: Manifest) -> None:
         """Let what comes beside the results come, and wait until they are on the disk."""
         with contextlib.suppress(LinkLost, BoxstrapError):  # then at the end
-            self._beside()
+            self._beside(manifest)
         if self._landed:
             self._syncing.join()
 

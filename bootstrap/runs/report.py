@@ -32,7 +32,7 @@ from bootstrap.sanitize import one_line
 from bootstrap.sizes import duration, grouped_number, size
 from bootstrap.steps.plan import NAMES
 from bootstrap.transfer.destination import MANIFEST, why_refused
-from bootstrap.transfer.manifest import MOST_MANIFEST, read_manifest
+from bootstrap.transfer.manifest import MOST_MANIFEST, Manifest, read_manifest
 from bootstrap.ui.plots import Plot, PlotLine
 from bootstrap.ui.screen import Screen
 from bootstrap.ui.steps import Steps
@@ -101,7 +101,10 @@ def _report(box: BoxLogin, run: Run, history: RunHistory) -> RunReport:
     )
 
 
-def report_at_home(kept: RunAtHome, history: RunHistory) -> RunReport:
+def report_at_home(
+    kept: RunAtHome, history: RunHistory, brought: Manifest | None = None
+) -> RunReport:
+    """`brought`: what a pull has just brought of it; else the manifest is read."""
     failures = find_failures([kept.run], {kept.run.path: kept.log_tail(END_BYTES)}, str)
     known = {(box.name, box.created): box for box in [*ended_boxes(), *all_boxes()]}
     box = known.get((kept.box, kept.created))
@@ -113,7 +116,9 @@ def report_at_home(kept: RunAtHome, history: RunHistory) -> RunReport:
         history=history,
         verdict=_verdict(history),
         failure=failures.get(kept.run),
-        results=_results(PullPlace.again(Path(kept.place).parent), history),
+        results=_reported(brought)
+        if brought and brought.files
+        else _results(PullPlace.again(Path(kept.place).parent), history),
         price=box.price if box else 0.0,
         estimated_hours=((box and box.of_lease("seconds")) or 0.0) / 3600,
     )
@@ -140,6 +145,11 @@ def read_results(place: PullPlace) -> list[ReportedFile]:
         return []
     rows = islice(files.values(), _MOST_RESULTS)
     return [ReportedFile(one_line(row.path), row.size, row.sha256) for row in rows]
+
+
+def _reported(brought: Manifest) -> list[ReportedFile]:
+    rows = sorted(brought.files.items())[:_MOST_RESULTS]
+    return [ReportedFile(one_line(path), one.home.size, one.sha256) for path, one in rows]
 
 
 def _usual_place(box: BoxLogin, run: Run) -> Path:
