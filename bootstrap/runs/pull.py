@@ -55,6 +55,8 @@ _IDLE_LOOKS = 4
 """Looks without a new file, after which files that are constantly written to are given up."""
 _SETTLED = frozenset({"held", "checkpoint"})
 """Reasons for an incomplete file that a short wait does not change."""
+_SYNC_EVERY = 5000
+"""Files that land, after which the disk begins to take them: less is left for it at the end."""
 _ANSWER_S = 60.0
 _LONGEST = 400
 
@@ -272,8 +274,8 @@ class _Pull:
         """What the first look left and it waits for: a run that writes on and on ends no pull."""
         self._idle = 0
         """Consecutive looks that brought none of them."""
-        self._syncing = threading.Thread(target=os.sync, name="sync", daemon=True)
-        """Brings what came to the disk, once all of it is here."""
+        self._syncing: threading.Thread | None = None
+        """Brings what came to the disk, last when all of it is here."""
         self._brought = float("-inf")
         """When a watched run's log was brought last."""
 
@@ -283,10 +285,16 @@ class _Pull:
 
     def _note(self, file: BoxFile, place: str) -> None:
         self._landed[file.path] = place
+        if len(self._landed) % _SYNC_EVERY == 0:
+            self._begin_sync()
         if self._wish.watch:
             beside = "" if place == file.path else f", as {shown(place)}"
             what = f"-> {shown(file.to)}" if file.to else size(file.size)
             self._screen.say(f"{shown(file.path)}  {what}{beside}")
+
+    def _begin_sync(self) -> None:
+        self._syncing = threading.Thread(target=os.sync, name="sync", daemon=True)
+        self._syncing.start()
 
     def pull(self) -> Pulled:
         """Take all results, and return what was taken."""
@@ -309,7 +317,7 @@ class _Pull:
         for done in self._rounds():
             watches = self._wish.watch and self._live and not self._puller.stopped
             if (is_over := not watches and self._is_over(done)) and self._landed:
-                self._syncing.start()
+                self._begin_sync()
             if done.landed or is_over or manifest is None:
                 manifest = self._manifest(done)
                 self._land_manifest(manifest)
@@ -481,7 +489,7 @@ class _Pull:
         """Let what comes beside the results come, and wait until they are on the disk."""
         with contextlib.suppress(LinkLost, BoxstrapError):  # then at the end
             self._beside(manifest)
-        if self._landed:
+        if self._syncing:
             self._syncing.join()
 
 
