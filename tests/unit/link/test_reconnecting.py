@@ -158,13 +158,6 @@ def test_reconnecting_gives_up_early_on_a_box_that_refuses_the_login(world: Refu
     assert REFUSED_PATIENCE_S < sum(world.pauses) <= REFUSED_PATIENCE_S + 2 * PAUSES_S[-1]
 
 
-def test_reconnecting_continues_until_a_box_accepts_the_key(world: RefusingWorld) -> None:
-    link = world.link()
-    world.errors = [LoginRefused("no key fits")] * 7
-    link.reconnect(LOST)
-    assert world.told[-1] == "back"
-
-
 def test_a_changed_host_key_ends_reconnecting_at_once(world: RefusingWorld) -> None:
     link = world.link()
     world.errors = [HostKeyError("changed")]

@@ -53,14 +53,6 @@ def test_a_known_box_is_found_by_address_or_alias_and_others_can_not_read_its_re
     assert [path.name for path in box.folder.iterdir()] == ["box.json"]
 
 
-def test_the_name_of_a_known_box_leads_to_its_host() -> None:
-    record.save_box(get_or_create("ssh -p 22 root@1.2.3.4", name="mine"))
-    target, box = registry.lookup("mine")
-    assert box is not None
-    assert (target.address, target.user) == ("1.2.3.4", "root")
-    assert registry.lookup("elsewhere")[1] is None
-
-
 def test_a_known_box_typed_as_an_ssh_command_has_its_earlier_name_and_profile() -> None:
     first = dataclasses.replace(get_or_create("root@1.2.3.4:22"), profile="vast", key="SHA256:x")
     record.save_box(first)

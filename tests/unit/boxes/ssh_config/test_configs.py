@@ -49,7 +49,9 @@ def test_an_ssh_config_that_boxstrap_created_is_deleted_with_its_last_entry(
     make_box("my-box")
     assert update(place).changed
     assert place.config.stat().st_mode & 0o7777 == 0o600
-    assert place.config.parent.stat().st_mode & 0o7777 == 0o700
+    assert place.entries.stat().st_mode & 0o7777 == 0o600
+    for folder in (place.config.parent, place.folder):
+        assert folder.stat().st_mode & 0o7777 == 0o700
     assert options(place.config, "my-box")["port"] == "46769"
     assert remove_block(place)
     assert not place.config.exists()

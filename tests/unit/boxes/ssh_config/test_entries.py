@@ -88,23 +88,6 @@ def test_a_box_known_by_a_bare_address_gets_an_ssh_alias_with_its_port(
     assert before[0] != 0
 
 
-def test_an_ssh_config_entry_gets_the_new_port_of_its_box_and_is_deleted_by_forget(
-    place: ConfigPlace, make_box: MakeBox
-) -> None:
-    make_box("one")
-    make_box("two", address="198.51.100.9", port=2222)
-    update(place)
-    make_box("one", port=50001)
-    assert update(place).changed
-    assert options(place.config, "one")["port"] == "50001"
-    box = registry.box_by_name("two")
-    assert box is not None
-    forget_box(box)
-    assert update(place).changed
-    assert options(place.config, "two")["hostname"] == "two"
-    assert not update(place).changed
-
-
 def test_a_box_recorded_by_a_newer_boxstrap_keeps_its_ssh_config_entry(
     place: ConfigPlace, make_box: MakeBox
 ) -> None:

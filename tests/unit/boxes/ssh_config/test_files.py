@@ -136,15 +136,6 @@ def test_a_failed_write_on_a_full_disk_leaves_the_ssh_config_as_it_was(
     assert [p.name for p in place.config.parent.iterdir()] == ["config"]
 
 
-def test_the_file_of_ssh_config_entries_is_private_to_the_user(
-    place: ConfigPlace, make_box: MakeBox
-) -> None:
-    make_box("my-box")
-    update(place)
-    assert place.entries.stat().st_mode & 0o7777 == 0o600
-    assert place.folder.stat().st_mode & 0o7777 == 0o700
-
-
 def test_ssh_config_entries_work_with_folders_of_blanks_and_odd_letters(
     place: ConfigPlace, make_box: MakeBox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
