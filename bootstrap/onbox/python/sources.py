@@ -279,5 +279,8 @@ def find_sources(tree: str, values: Values) -> Sources:
     read = _sums(sources.read)
     sources.built = hashlib.sha256(os.fsencode(read)).hexdigest() if read else ""
     sources.sums = _sums(sources.files)
+    if sources.kind in ("conda", "requirements"):  # else what lacks one would seem right
+        missing = (f"\n{'0' * 64}  {name}" for name in requirements if not isfile(name))
+        sources.sums += "".join(missing)
     sources.copied = [re.sub(r"^(\./)+|^\.$", "", folder) for folder in sources.copied]
     return sources

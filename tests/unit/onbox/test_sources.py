@@ -194,6 +194,12 @@ def test_a_change_in_any_file_the_installer_reads_causes_a_rebuilt_environment(
     assert found_in(tmp_path, changes, **values) != before
 
 
+def test_a_requirements_file_that_is_missing_makes_no_environment_right(tmp_path: Path) -> None:
+    files: dict[str, str | bytes] = {"a.txt": "six\n"}
+    right = found_in(tmp_path, files, requirements=["a.txt"])["sums"]
+    assert found_in(tmp_path, files, requirements=["a.txt", "typo.txt"])["sums"] != right
+
+
 def test_a_changed_file_of_a_local_package_makes_a_new_environment(tmp_path: Path) -> None:
     write(tmp_path, {"requirements.txt": "./lib\n", "lib/setup.py": "", "lib/own.py": ""})
     tree = BoxTree("/nowhere", "k", str(tmp_path))
