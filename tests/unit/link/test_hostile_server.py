@@ -266,7 +266,7 @@ def test_a_command_given_up_while_its_link_is_lost_raises_no_error_in_a_thread(
 ) -> None:
     """The connection is lost just before the timer's thread closes the channel."""
     monkeypatch.setattr(ssh, "_START_TIMEOUT", 0.3)
-    closed = threading.Event()
+    closed, before = threading.Event(), {*threading.enumerate()}
     close = paramiko.Channel.close
 
     def close_late(channel: paramiko.Channel) -> None:
@@ -284,7 +284,7 @@ def test_a_command_given_up_while_its_link_is_lost_raises_no_error_in_a_thread(
     with pytest.raises(UnreachableError):
         wire.start("true")
     assert closed.wait(PATIENCE_S)
-    for timer in threading.enumerate():
+    for timer in {*threading.enumerate()} - before:
         if isinstance(timer, threading.Timer):
             timer.join(PATIENCE_S)
     assert not loud

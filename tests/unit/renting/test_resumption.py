@@ -479,7 +479,7 @@ def test_up_resume_overwrites_no_file_of_another_run_on_the_next_box(tmp_path: P
     wire, said = LocalWire(), KeptWarnings()
     state = SimpleNamespace(repo_dir=str(box / "tree"))
     there: Any = SimpleNamespace(
-        link=wire, workdir=str(box), label="box", state=state, reporter=said
+        link=wire, workdir=str(box), label="box", name="box", state=state, reporter=said
     )
     try:
         found.send(there)
