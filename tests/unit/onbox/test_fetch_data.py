@@ -327,9 +327,9 @@ def test_a_data_download_waits_for_a_short_retry_after_and_fails_naming_a_long_o
     clock = SleptClock(monkeypatch, sources)
     server.add("m", b"small")
     item = {"from": server.url("m"), "to": "m"}
-    server.status, server.status_left, server.retry_after = 429, 1, "90"
+    server.status, server.status_left, server.retry_after = 429, 2, "90"
     assert "asks to wait 90 s; again in 90 s" in box.fetched(item)
-    assert clock.slept == [90]
+    assert clock.slept == [90, 90]  # which is not taken from its own patience
     item["to"] = "n"
     server.status_left = 100
     for asked, said in {"7200": "7200", formatdate(time.time() + 3660): "36"}.items():
