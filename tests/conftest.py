@@ -1,7 +1,5 @@
 """Shared by all tests: a home separate from the real user's, and boxes."""
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import faulthandler

@@ -5,8 +5,6 @@ machine, and of `onbox/` what tests run here, also as a program that is sent to 
 box, and what the own Python of a box of the rig runs.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from fnmatch import fnmatch

@@ -1,7 +1,5 @@
 """A local port for tests, and a thread that accepts its connections; or a server in a thread."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import socketserver

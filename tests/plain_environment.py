@@ -1,7 +1,5 @@
 """The environment of programs that tests start: only PATH is taken from the real user."""
 
-from __future__ import annotations
-
 import atexit
 import functools
 import os

@@ -1,7 +1,5 @@
 """The states of a run, as every reader must see them: a table of records and their meaning."""
 
-from __future__ import annotations
-
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Waiting in tests, and limits of time that a slow or busy machine keeps too."""
 
-from __future__ import annotations
-
 import functools
 import os
 import time

@@ -1,7 +1,5 @@
 """One box: a Debian root file system in its own namespaces, with its own sshd."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

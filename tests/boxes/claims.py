@@ -5,8 +5,6 @@ keeps locked for as long as it lives. The kernel releases that lock however the
 process ends, so a claim that can be locked is dead.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

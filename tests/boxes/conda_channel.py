@@ -4,8 +4,6 @@ The Python is the one that runs the tests, patched to find its library next to i
 are stored, not compressed, so making the channel takes a second.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

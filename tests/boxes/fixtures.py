@@ -5,8 +5,6 @@ them have the marker `boxes`; without root they are skipped, and counted at the
 end of the report.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -3,8 +3,6 @@
 With a token, only for clients that send it as their password.
 """
 
-from __future__ import annotations
-
 import base64
 import subprocess
 import threading

@@ -5,8 +5,6 @@ apt, the package index from pip, certificates and name servers from /etc. So no
 host name is hard-coded here, and a box reaches what this machine reaches.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -5,8 +5,6 @@ hash of everything that went into it and of the layer below, so a changed recipe
 is a new layer and nothing is ever changed in place.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

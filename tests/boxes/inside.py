@@ -3,8 +3,6 @@
 Starting nsenter would take longer than most of what is done there.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 from collections.abc import Callable

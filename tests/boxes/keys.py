@@ -1,7 +1,5 @@
 """SSH keys, made in this process: starting ssh-keygen takes longer than making a key."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from pathlib import Path

@@ -5,8 +5,6 @@ shell start-up files, tools, variables. If an image could do something in two wa
 the case does the harder one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path

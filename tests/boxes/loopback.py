@@ -4,8 +4,6 @@ It shares this machine's files, network and processes, so it has fewer faults: i
 change, its sshd can die and come back. The other faults of a `RigBox` need root.
 """
 
-from __future__ import annotations
-
 import contextlib
 import getpass
 import os

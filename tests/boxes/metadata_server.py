@@ -4,8 +4,6 @@ EC2 answers nothing without a token of IMDSv2, Google Cloud and Azure nothing wi
 Azure's events come only after a first request has switched them on.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import secrets

@@ -1,7 +1,5 @@
 """The rig's bridge, the boxes' network cards, and the faults of their links."""
 
-from __future__ import annotations
-
 import socket
 import subprocess
 

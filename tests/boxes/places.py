@@ -1,7 +1,5 @@
 """Where the rig keeps its files, outside the repository."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 from collections.abc import Iterator

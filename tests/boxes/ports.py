@@ -1,7 +1,5 @@
 """Ports for the tests' servers on this machine."""
 
-from __future__ import annotations
-
 import os
 import random
 import socket

@@ -1,7 +1,5 @@
 """Run a program on this machine, with a readable error if it fails."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """The contents of a box's overlay before its first start."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import stat

@@ -1,7 +1,5 @@
 """A real S3 server (nanio): checks every signature and expiry, by a clock that can be moved."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """The rig itself: each kind is as described, every fault takes effect, nothing is left behind."""
 
-from __future__ import annotations
-
 import re
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """A terminal to paste into: tmux on this machine, with an ssh login to a box inside it."""
 
-from __future__ import annotations
-
 import contextlib
 import subprocess
 import time

@@ -1,7 +1,5 @@
 """Runs rows of the table that mostly wait in parallel, each with its own box and user."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar

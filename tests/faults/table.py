@@ -1,7 +1,5 @@
 """The table of faults as data and as text; nothing here does I/O."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median

@@ -5,8 +5,6 @@ CANARY is a file that any of them would create if a shell, or an option of ssh o
 Hosts: `tests/unit/link/test_target.py`; values of profiles: `tests/unit/profile/hostile.py`.
 """
 
-from __future__ import annotations
-
 CANARY = "boxstrap-was-here"
 LIBRARIES = ("invoke.py", "yaml.py", "git.py", "mcp.py", "fabric/__init__.py", "jinja2/__init__.py")
 MODULES = (*LIBRARIES, "bootstrap/__init__.py", "bootstrap/__main__.py", "types.py", "secrets.py")

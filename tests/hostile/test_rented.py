@@ -1,7 +1,5 @@
 """On rented boxes: a fake git host is refused, noise does no harm."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """A package that is its own build backend, so that its build needs nothing from an index."""
 
-from __future__ import annotations
-
 PROJECT = """\
 [build-system]
 requires = []

@@ -1,8 +1,6 @@
 """A lease that a setup sets: its holder is shown, only the user extends it, and it destroys a box
 only if everything was pulled."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 

@@ -7,8 +7,6 @@ models of Azure's Python packages say of theirs. An
 unknown field or query is a violation too, though the documents alone would allow it.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache

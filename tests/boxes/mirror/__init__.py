@@ -1,7 +1,5 @@
 """A caching mirror beside the boxes: the package index and Debian's packages."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

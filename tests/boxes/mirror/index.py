@@ -1,7 +1,5 @@
 """The package index as a box sees it: upstream's pages plus this machine's wheels."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import hashlib

@@ -5,8 +5,6 @@ ends. A line on standard input sets a fault (`503`, `stall`, `none`) or `limit N
 second of all files together; 0 is no limit.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Downloads kept on disk, shared by every mirror process of this machine."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os

@@ -5,8 +5,6 @@ legitimate at its key: it must come out byte for byte. `DOCUMENTS` are
 whole files. CANARY is a file that any of them would create if a shell ran it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """A real repository, and a listing that shows whether anything touched it."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import subprocess

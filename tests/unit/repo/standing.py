@@ -1,7 +1,5 @@
 """The files of a working tree, or of a folder on a box, to be compared byte for byte."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Iterator

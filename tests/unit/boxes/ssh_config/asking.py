@@ -1,7 +1,5 @@
 """Ask the real ssh how it understands a config."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path
