@@ -54,3 +54,8 @@ def test_help_on_the_beginning_of_a_word_is_of_that_word_unless_two_begin_so(
     assert find_topic("pro") == ("", [])  # of two
     assert {"exit-codes", "setup"} <= set(candidates("boxstrap help "))
     assert len(CODES) > 50
+
+
+def test_tab_offers_no_step_that_option_redo_refuses() -> None:
+    offered = [set(candidates(f"boxstrap {typed} ")) for typed in ("logs --step", "setup --redo")]
+    assert offered[0] - offered[1] == {"train"}
