@@ -1,8 +1,8 @@
 """pytest fixtures: `rig` (one per session or xdist worker) and `box` (a factory).
 
 Import them in a conftest: `from tests.boxes.fixtures import *`. Tests that use
-them have the marker `boxes`; without root they are skipped, and counted at the
-end of the report.
+them have the marker `boxes`, by themselves where they use `mirror_rig`; without
+root they are skipped, and counted at the end of the report.
 """
 
 import os
@@ -63,12 +63,13 @@ def box(rig: Rig) -> Iterator[Callable[..., RigBox]]:
         made.stop()
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip tests that need boxes when not root."""
-    if os.geteuid() == 0:
-        return
+    """Mark tests with boxes of the mirror's rig; skip all that need boxes when not root."""
     for item in items:
-        if item.get_closest_marker("boxes"):
+        if "mirror_rig" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.boxes)
+        if os.geteuid() and item.get_closest_marker("boxes"):
             item.add_marker(pytest.mark.skip(reason=_REASON))
 
 

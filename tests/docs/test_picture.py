@@ -3,8 +3,6 @@
 import re
 from pathlib import Path
 
-import pytest
-
 from tests.boxes import Rig
 from tools.docs import picture
 
@@ -15,7 +13,6 @@ def test_the_picture_of_the_readme_is_drawn_from_the_recorded_setup() -> None:
     assert picture.PICTURE.read_text(encoding="utf-8") == picture.drawn(RECORDING), "make docs"
 
 
-@pytest.mark.boxes
 def test_setup_prints_the_words_of_the_readme_picture(mirror_rig: Rig, tmp_path: Path) -> None:
     """Except for numbers, and for how many lines the training has printed by then."""
     today = picture.record(mirror_rig, tmp_path / "home")

@@ -20,7 +20,7 @@ from tests.providers import demo
 from tests.providers.accounts import SimulatedOffer, simulated
 from tools.docs.generate import ROOT
 
-pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
+pytestmark = pytest.mark.sampled(of="module")
 REDUCE = (ROOT / "tests/main_job/reduce.py").read_text("utf-8")
 TRAIN = (shipped("templates") / "demo/train.py").read_text("utf-8") + demo.RESULT
 PRINTS = re.compile(r"^<!-- prints: (.*?) -->\n```\n(?:(?!```).*\n)*```$", re.MULTILINE)

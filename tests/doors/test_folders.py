@@ -12,7 +12,7 @@ from tests.doors.conftest import Hosted
 from tests.doors.test_paste import Rented
 from tests.programs import captured
 
-pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
+pytestmark = pytest.mark.sampled(of="module")
 
 LONG = ("--set", "env.LINGER=600")
 each_paste = pytest.mark.parametrize("words", [(), ("--push",)], ids=["paste", "pushed"])

@@ -12,7 +12,7 @@ from tests.boxes import RigBox
 from tests.cli import User
 from tests.doors.conftest import Hosted
 
-pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
+pytestmark = pytest.mark.sampled(of="module")
 
 Rented = Callable[[str], RigBox]
 HOME = "/home/ubuntu"

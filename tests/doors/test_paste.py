@@ -13,7 +13,7 @@ from tests.doors.conftest import Hosted
 from tests.doors.terminal import Terminal, terminal
 from tests.programs import captured
 
-pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
+pytestmark = pytest.mark.sampled(of="module")
 
 Rented = Callable[..., RigBox]
 TOKEN = "tok-91c2e5ab"

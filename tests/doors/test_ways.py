@@ -16,7 +16,7 @@ from tests.doors.test_folders import typed
 from tests.doors.test_paste import Rented, login, settled
 from tests.programs import captured
 
-pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
+pytestmark = pytest.mark.sampled(of="module")
 
 WAYS = ("setup", "file", "paste", "pushed")
 """Over SSH; through doors as a file, as a paste with everything in it, and as a short one for which

@@ -14,8 +14,6 @@ from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 from tests.waiting import slowness
 
-pytestmark = pytest.mark.boxes
-
 WITHIN_S = 10.0
 STAYS_S = 10.5
 """How long a checkpoint that must arrive stays unchanged."""

@@ -15,8 +15,6 @@ from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 from tests.providers.accounts import SimulatedAccount, SimulatedBox
 
-pytestmark = pytest.mark.boxes
-
 TRAIN = """\
 import os, signal, sys, time
 with open(os.path.expanduser("~/begun"), "a") as file:

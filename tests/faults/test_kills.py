@@ -31,8 +31,6 @@ from tests.faults.plugin import Faults
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 
-pytestmark = pytest.mark.boxes
-
 KINDS = ("vast", "vast", "runpod")
 """A box with all its tools, more often, and one that gets them from its package manager."""
 TRAIN = """\

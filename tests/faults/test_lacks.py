@@ -6,7 +6,7 @@ from bootstrap.steps.event_codes import CODES
 from tests.faults.plugin import Faults
 from tests.main_job.conftest import Rent
 
-pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
+pytestmark = pytest.mark.sampled(of="module")
 
 # Pretends to be another architecture: there is no such box for these tests.
 UNAME = """\

@@ -17,7 +17,7 @@ from tests.main_job.slow import await_step, go_on, seen, slow
 from tests.main_job.used import start_used
 from tests.waiting import PATIENCE_S, wait_until
 
-pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
+pytestmark = pytest.mark.sampled(of="module")
 
 BLACK_HOLE = "link black-holed"
 NOTICED_S = 20

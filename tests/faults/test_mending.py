@@ -14,7 +14,7 @@ from tests.main_job.slow import await_nothing
 from tests.main_job.used import start_used
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
+pytestmark = pytest.mark.sampled(of="module")
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGgsEHGhQK0YcNq5xfbNNBOrtLRuJjb3CtQcYXXCSmnF laptop"
 KEYED = PROFILE + "ssh: {authorized_keys: [~/laptop.pub]}\n"

@@ -17,7 +17,7 @@ from tests.faults.plugin import Drawn, Faults
 from tests.main_job.rented import Rented
 from tests.main_job.used import start_used
 
-pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
+pytestmark = pytest.mark.sampled(of="module")
 
 INDEX_SAYS = "the package index doesn't answer"
 DNS_SAYS = "the box can't look up host names"

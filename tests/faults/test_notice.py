@@ -18,8 +18,6 @@ from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 from tests.waiting import slowness, wait_until
 
-pytestmark = pytest.mark.boxes
-
 PROFILE = NO_GPU + "train: {command: python train.py, results: [out/], grace: 600}\n"
 TRAIN = """\
 import signal, sys, time

@@ -4,8 +4,6 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
 from tests.boxes import Rig
 from tests.boxes.git_server import GitServer
 from tests.faults.at_once import at_once
@@ -13,8 +11,6 @@ from tests.faults.kills import Eye, Moment
 from tests.faults.plugin import Drawn, Faults
 from tests.faults.test_network import serve, world_for
 from tests.main_job.used import start_used
-
-pytestmark = pytest.mark.boxes
 
 GONE_S = 30
 

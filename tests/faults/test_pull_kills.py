@@ -15,8 +15,6 @@ from tests.faults.plugin import Faults
 from tests.faults.test_sync_kills import cut_link, kill_program, kill_sshd
 from tests.main_job.rented import Rented
 
-pytestmark = pytest.mark.boxes
-
 PROFILE = "version: 1\ngpu: {require: false}\ntrain: {command: 'true', results: [out/]}\n"
 MIB = 2**20
 LARGE, SMALL = 48 * MIB, 200

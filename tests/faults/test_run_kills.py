@@ -20,8 +20,6 @@ from tests.faults.plugin import Faults
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 
-pytestmark = pytest.mark.boxes
-
 JOB = """\
 echo "begin $1" >>/journal
 echo up

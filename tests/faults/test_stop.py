@@ -158,7 +158,6 @@ def test_each_way_to_stop_a_run_asks_its_main_process_first_so_that_it_saves(
         attempt.outcome("saved")
 
 
-@pytest.mark.boxes
 def test_setup_with_restart_and_a_cancelled_setup_let_the_main_process_of_a_training_save(
     rented: Rented, faults: Faults
 ) -> None:

@@ -15,8 +15,6 @@ from tests.faults.plugin import Faults
 from tests.main_job.rented import Rented
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.boxes
-
 PROFILE = "version: 1\ngpu: {require: false}\n"
 ENDS = {0, 3, 7, -9}
 """Exit codes of a `sync` whose box or own process was lost."""

@@ -11,7 +11,7 @@ from tests.faults.program import with_numbers
 from tests.main_job.rented import Rented
 from tests.main_job.slow import await_step, go_on, slow
 
-pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
+pytestmark = pytest.mark.sampled(of="module")
 
 
 @pytest.fixture

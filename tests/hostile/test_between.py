@@ -13,7 +13,7 @@ from tests.main_job.rented import Rented
 from tests.main_job.slow import await_step, go_on, slow
 from tests.sshd import keygen
 
-pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
+pytestmark = pytest.mark.sampled(of="module")
 
 FAULT = "somebody in between"
 TOKEN = "hf_" + "k" * 34

@@ -16,8 +16,6 @@ from tests.main_job.rented import Rented
 from tests.main_job.slow import BUILD
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.boxes
-
 TRAIN = """\
 import os, time
 print("step 1 loss 0.5", len(os.environ.get("HF_TOKEN", "")), flush=True)

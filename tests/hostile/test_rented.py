@@ -9,7 +9,7 @@ from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 from tests.main_job.test_enter import PROFILE, exec_and_shell_work
 
-pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
+pytestmark = pytest.mark.sampled(of="module")
 
 
 def test_setup_refuses_a_fake_github_even_where_the_image_trusts_its_host_key(

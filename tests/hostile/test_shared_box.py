@@ -1,11 +1,7 @@
 """A box of several users: who owns boxstrap's folder there owns what runs in it, and reads it."""
 
-import pytest
-
 from tests.faults.plugin import Faults
 from tests.main_job.conftest import Rent
-
-pytestmark = pytest.mark.boxes
 
 PROFILE = """\
 version: 1

@@ -15,8 +15,6 @@ from tests.main_job.rented import Rented
 from tests.nvml import stub
 from tests.plain_environment import BIN
 
-pytestmark = pytest.mark.boxes
-
 TRAIN = """\
 import time
 print("step 1", flush=True)

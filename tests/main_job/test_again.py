@@ -8,7 +8,7 @@ from tests.cli import LONG, PROFILE, Completed
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 
-pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
+pytestmark = pytest.mark.sampled(of="module")
 
 # A setup with nothing to do must not import these: each takes some hundredths of a second.
 NOT_NEEDED = {"pydantic", "git", "jinja2", "rich"}

@@ -19,8 +19,6 @@ from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.boxes
-
 TRAIN = """\
 import pathlib, time
 names = sorted(path.name for path in pathlib.Path("data/corpus").iterdir())

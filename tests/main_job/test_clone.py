@@ -10,8 +10,6 @@ from tests.boxes import Rig
 from tests.boxes.git_server import GitServer
 from tests.main_job.rented import Rented
 
-pytestmark = pytest.mark.boxes
-
 STORE = "/workspace/.boxstrap/store/*.git"
 
 

@@ -12,8 +12,6 @@ from tests.main_job.rented import Rented
 from tests.main_job.settled import Settled
 from tests.main_job.used import start_used
 
-pytestmark = pytest.mark.boxes
-
 SETTINGS = ".vscode-server/data/Machine/settings.json"
 
 

@@ -15,7 +15,7 @@ from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 from tests.waiting import slowness
 
-pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
+pytestmark = pytest.mark.sampled(of="module")
 
 PROFILE = """\
 version: 1

@@ -16,7 +16,7 @@ from tests.data_server import DataServer
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 
-pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
+pytestmark = pytest.mark.sampled(of="module")
 
 RESULT = "os.makedirs('out', exist_ok=True); open('out/model', 'w').write('a model')\n"
 CERTIFICATE = "/etc/ssl/data-server.pem"

@@ -13,8 +13,6 @@ from tests.main_job.own_backend import PROJECT, backend
 from tests.main_job.rented import Rented
 from tests.plain_environment import BIN
 
-pytestmark = pytest.mark.boxes
-
 BUILD = """\
 import subprocess
 told = ["git", "describe", "--tags", "--always"]

@@ -4,14 +4,10 @@ import json
 import re
 import shutil
 
-import pytest
-
 from tests.boxes.startup import BOX_ID
 from tests.cli import RESULTS
 from tests.main_job.rented import Rented
 from tests.providers.accounts import SimulatedAccount, SimulatedBox
-
-pytestmark = pytest.mark.boxes
 
 TRAIN = """\
 import os

@@ -9,7 +9,7 @@ from tests.boxes import Rig
 from tests.data_server import COMMIT, DataServer
 from tests.main_job.conftest import Rent
 
-pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
+pytestmark = pytest.mark.sampled(of="module")
 
 # The real client of Hugging Face, against a hub of the tests.
 TRAIN = """\

@@ -9,7 +9,7 @@ from tests.cli import PROFILE
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 
-pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
+pytestmark = pytest.mark.sampled(of="module")
 
 
 def test_setup_with_a_failing_step_exits_with_7_and_shows_its_last_lines(rented: Rented) -> None:

@@ -13,7 +13,7 @@ from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 from tests.plain_environment import BIN
 
-pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
+pytestmark = pytest.mark.sampled(of="module")
 
 TRAIN = "import iniconfig, sys\nprint('step 1', sys.prefix, iniconfig.__file__)\n"
 PROJECT = """\

@@ -13,7 +13,7 @@ from tests.cli import ME, Completed, User
 from tests.faults.plugin import Faults
 from tests.main_job.rented import Rented
 
-pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
+pytestmark = pytest.mark.sampled(of="module")
 
 ODD = 'it\'s $HOME `x` "q" é'
 TOKEN = "tok-5f1d0c9a7e"

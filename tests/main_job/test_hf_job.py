@@ -12,7 +12,7 @@ from tests.providers.accounts import KEY, SimulatedBox, SimulatedClock, simulate
 from tests.providers.renting_world import offers_at
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
+pytestmark = pytest.mark.sampled(of="module")
 TRAIN = 'print("0.4", file=open("out/result", "w"))\n'
 ENDS_WELL = """\
 import signal, sys, time

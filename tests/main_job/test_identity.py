@@ -8,7 +8,7 @@ import pytest
 from tests.cli import LONG, User
 from tests.main_job.rented import Rented
 
-pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
+pytestmark = pytest.mark.sampled(of="module")
 
 URL = "https://example.org/me/homework.git"
 

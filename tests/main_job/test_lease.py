@@ -7,17 +7,13 @@ import subprocess
 import pytest
 
 from tests.boxes.startup import BOX_ID
+from tests.cli import RESULTS
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 from tests.providers.accounts import KEY, SimulatedAccount, SimulatedBox, simulated
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
-PROFILE = """\
-version: 1
-gpu: {require: false}
-train: {command: python train.py, results: [out/]}
-"""
+pytestmark = pytest.mark.sampled(of="module")
 LONG = """\
 import time
 open("out/log", "w").write("step 1")
@@ -31,7 +27,7 @@ def test_setup_warns_that_no_lease_is_enforced_while_the_providers_account_gives
     rent: Rent,
 ) -> None:
     rented = rent("vast", used=True, environ={"CONTAINER_API_KEY": KEY})
-    rented.user.repository(boxstrap__yaml=PROFILE, train__py=LONG, **{".gitignore": "out/\n"})
+    rented.user.repository(boxstrap__yaml=RESULTS, train__py=LONG, **{".gitignore": "out/\n"})
     hook = "/root/onstart.sh"
     rented.box.run(f"printf '%s\\n' '#!/bin/bash' 'env >>/etc/environment' 'exec true' >{hook}")
     made = rented.run("setup", *LEASE).must(0)
@@ -135,7 +131,7 @@ def _only_what_was_pulled_is_destroyed(
 
 def test_a_lease_on_a_box_without_api_key_shuts_the_box_down_at_its_end(rent: Rent) -> None:
     rented = rent("ec2", used=True)
-    rented.user.repository(boxstrap__yaml=PROFILE, train__py=LONG, **{".gitignore": "out/\n"})
+    rented.user.repository(boxstrap__yaml=RESULTS, train__py=LONG, **{".gitignore": "out/\n"})
     made = rented.run("setup", "--set", "lease.hours=9", "--set", "lease.dollars=20").must(0)
     assert "the box holds the lease until it is restarted" in made.err
     assert "held by the box until it is restarted, which shuts itself down" in made.out

@@ -5,8 +5,6 @@ import shutil
 import subprocess
 import sys
 
-import pytest
-
 from tests.cli import OWN_MACHINE, User
 from tests.main_job.conftest import Rent
 from tests.plain_environment import HERE
@@ -60,7 +58,6 @@ def test_the_documented_python_example_runs_waits_and_pulls_on_this_machine(user
     assert (home / "out/a").read_text() == "1"
 
 
-@pytest.mark.boxes
 def test_the_documented_python_example_sets_up_two_boxes_at_once(rent: Rent) -> None:
     boxes = [rent("vast", used=True), rent("vast", used=True)]
     user = boxes[0].user

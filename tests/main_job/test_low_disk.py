@@ -7,7 +7,7 @@ import pytest
 
 from tests.main_job.conftest import Rent
 
-pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
+pytestmark = pytest.mark.sampled(of="module")
 
 # It leaves a twentieth of the disk, and goes on once it is told.
 TRAIN = """\

@@ -13,7 +13,7 @@ from tests.main_job.rented import Rented
 from tests.main_job.used import start_used
 from tests.providers.accounts import SimulatedBox, simulated
 
-pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
+pytestmark = pytest.mark.sampled(of="module")
 
 REDUCE = (Path(__file__).parent / "reduce.py").read_text()
 PROFILE = """\

@@ -1,10 +1,6 @@
 """`prepare`: commands in the environment before training, once for the same commands and files."""
 
-import pytest
-
 from tests.main_job.rented import Rented
-
-pytestmark = pytest.mark.boxes
 
 PROFILE = """\
 version: 1

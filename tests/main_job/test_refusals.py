@@ -5,7 +5,7 @@ import pytest
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 
-pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
+pytestmark = pytest.mark.sampled(of="module")
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from tests.main_job.conftest import Rent
 from tests.providers.accounts import SimulatedAccount, SimulatedOffer, simulated
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
+pytestmark = pytest.mark.sampled(of="module")
 
 PROFILE = """\
 version: 1

@@ -3,14 +3,10 @@
 import json
 import re
 
-import pytest
-
 from tests.boxes import Rig
 from tests.doors.static_index import StaticIndex, static_index
 from tests.main_job.rented import Rented
 from tests.main_job.test_environments import ENVIRONMENT, PROJECT, lock
-
-pytestmark = pytest.mark.boxes
 
 BROUGHT = "pytest==8.3.4 pluggy==1.5.0 iniconfig==2.0.0 packaging pathspec==0.11.0"
 NEVER = ("--set", "python.reuse=never")

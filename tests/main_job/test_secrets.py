@@ -1,10 +1,6 @@
 """Secrets from an environment, a `.env` and a command: sent once, redacted by the box, wiped."""
 
-import pytest
-
 from tests.main_job.rented import Rented
-
-pytestmark = pytest.mark.boxes
 
 PROFILE = """\
 version: 1

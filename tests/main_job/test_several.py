@@ -10,7 +10,7 @@ from tests.boxes import Rig, RigBox
 from tests.cli import Completed, Running, User
 from tests.main_job.used import start_used
 
-pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
+pytestmark = pytest.mark.sampled(of="module")
 
 TRAIN = "import os, time\nprint('step 1 of', os.uname().nodename, flush=True)\ntime.sleep(600)\n"
 NAMES = ("gpu-0", "gpu-1")

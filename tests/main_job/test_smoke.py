@@ -12,7 +12,7 @@ from tests.main_job.rented import Rented
 from tests.main_job.test_after import TRAIN, plant_gpu
 from tests.nvml import scenarios, stub
 
-pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
+pytestmark = pytest.mark.sampled(of="module")
 
 PROFILE = "version: 1\ntrain: {command: python train.py}\n"
 # A torch that can be imported but can't start CUDA; the smoke test needs no more of it then.

@@ -17,8 +17,6 @@ from tests.main_job.socks import ask, connect, fetch
 from tests.main_job.used import start_used
 from tests.sshd import start_agent
 
-pytestmark = pytest.mark.boxes
-
 OWN = "# mine\nHost github.com\n\tUser git\n\nHost *\n\tForwardAgent yes\n\tRemoteCommand tmux"
 # As Remote-SSH does: a script on standard input that leaves a server running.
 SERVER = """\

@@ -1,10 +1,6 @@
 """`status` of all boxes of a repository: none hides another, and it says what happened."""
 
-import pytest
-
 from tests.main_job.conftest import Rent
-
-pytestmark = pytest.mark.boxes
 
 
 def test_status_shows_all_boxes_of_the_repository_also_unreachable_ones(rent: Rent) -> None:

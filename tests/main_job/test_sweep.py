@@ -25,7 +25,7 @@ from tests.plain_environment import BIN, HERE
 from tests.programs import captured
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
+pytestmark = pytest.mark.sampled(of="module")
 
 TRAIN = """\
 import os, sys, time

@@ -7,14 +7,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 from tests.main_job.test_smoke import show_gpu, with_gpu  # noqa: F401 - a fixture
 from tests.waiting import wait_until
-
-pytestmark = pytest.mark.boxes
 
 PROFILE = "version: 1\ngpu: {smoke: none}\ntrain: {command: python train.py}\n"
 TRAIN = "import time\nprint('step 7 \\x1b[2J loss 0.5', flush=True)\ntime.sleep(600)\n"

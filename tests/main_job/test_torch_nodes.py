@@ -15,7 +15,7 @@ from tests.main_job.rented import Rented
 from tests.main_job.test_nodes import Fleet
 from tests.smoke.torch_env import cpu_wheel
 
-pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
+pytestmark = pytest.mark.sampled(of="module")
 
 HERE = Path(__file__).parent
 PROFILE = """\

@@ -16,7 +16,6 @@ PROFILE = OWN_MACHINE + "train: {command: python train.py}\n"
 URL = "https://example.org/me/homework.git"
 
 
-@pytest.mark.boxes
 def test_setup_never_deletes_a_users_folder_beside_its_tree(rented: Rented, faults: Faults) -> None:
     repository = rented.user.repository("ml")
     rented.as_user("mkdir -p /workspace/ml.tmp.backup && echo mine >/workspace/ml.tmp.backup/model")

@@ -26,7 +26,7 @@ from tests.providers.accounts import (
 )
 from tests.providers.renting_world import offers_at
 
-pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
+pytestmark = pytest.mark.sampled(of="module")
 NODES = RESULTS.replace("train.py", "reduce.py 1").replace("[out/]", "[out/], nodes: 2")
 TRAIN = 'print("0.4", file=open("out/result", "w"))\n'
 

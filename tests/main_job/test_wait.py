@@ -104,7 +104,6 @@ def test_wait_and_stop_print_the_last_metric_and_exit_code_of_an_ended_run(user:
     assert text.startswith("stopped: train-3 of homework (was stopped after ")
 
 
-@pytest.mark.boxes
 def test_wait_continues_after_a_lost_link_and_leaves_no_process_on_the_box(rented: Rented) -> None:
     rented.user.repository(boxstrap__yaml=PROFILE, train__py=LONG)
     rented.run("setup").must(0)

@@ -6,7 +6,7 @@ from tests.faults.plugin import Faults
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 
-pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
+pytestmark = pytest.mark.sampled(of="module")
 
 # In their own sessions: a child, an orphan, one without our mark, one that ignores SIGTERM.
 SCATTERED = """\

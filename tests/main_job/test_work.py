@@ -25,7 +25,6 @@ def rented(rent: Rent) -> Rented:
     return rented
 
 
-@pytest.mark.boxes
 def test_setup_sends_uncommitted_changes_and_does_not_train_again_once_they_are_committed(
     rented: Rented,
 ) -> None:
@@ -94,7 +93,6 @@ TAGGED = "version: 1\ngpu: {require: false}\npython: {requirements: []}\n"
 WAYS = (("describe", "--tags", "--long", "--dirty"), ("describe", "--match=v1*"))
 
 
-@pytest.mark.boxes
 def test_git_describe_on_the_box_gives_the_same_version_as_here(rent: Rent) -> None:
     rented = rent("vast", used=True)
     repository = rented.user.repository(boxstrap__yaml=TAGGED)

@@ -7,7 +7,7 @@ import pytest
 from tests.boxes import Rig
 from tests.providers import demo
 
-pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
+pytestmark = pytest.mark.sampled(of="module")
 
 
 def test_run_up_rents_a_box_only_when_the_repository_has_no_box(

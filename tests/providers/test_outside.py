@@ -46,7 +46,6 @@ def test_a_provider_of_another_package_passes_the_tests_for_every_provider(site:
     assert "6 passed" in done.stdout, done.stdout
 
 
-@pytest.mark.boxes
 def test_a_box_of_a_provider_from_a_package_is_rented_set_up_and_given_back(
     rented: Rented, site: Path
 ) -> None:
