@@ -70,11 +70,12 @@ class _Told:
     def __init__(self, name: str) -> None:
         self.texts: list[str] = []
         self._name, self._run = f"{name}: ", ""
-        self._begins = self._has_several = False
+        self._begins = self._has_several = self._judges = False
 
     def note_run(self, data: Result) -> None:
         said = document(data)
         run, self._begins = said.get("run"), bool(said.get("first_lines"))
+        self._judges = "verdict" in said
         runs = said.get("runs")
         self._has_several = isinstance(runs, list) and len(runs) > 1
         if isinstance(run, Mapping):
@@ -85,14 +86,14 @@ class _Told:
     def summary(self) -> str:
         """What the table says: the run, if it is about one, and the first line of the results; of
         a run that begins the last of its first lines, as those before it may be warnings; of
-        several runs what each line begins with."""
+        several runs what each line begins with; of a verdict its end."""
         told = [line for text in self.texts for line in text.splitlines()]
         if self._has_several:
             heads = [line.partition("; ")[0] for line in told if line == line.lstrip()]
             return "; ".join(first_of([*filter(None, heads)], _MOST_NAMED))
         lines = [line.strip() for line in told]
         begun = [*takewhile(bool, lines)] if self._begins else []
-        line = begun[-1] if begun else next(filter(None, lines), "")
+        line = (lines if self._judges else begun or [*filter(None, lines)][:1] or [""])[-1]
         return ": ".join(filter(None, (self._run, line)))[:_SUMMARY]
 
 

@@ -111,6 +111,16 @@ def test_brief_output_of_several_boxes_shows_only_the_first_line_of_a_result_in_
     assert "1.0 s  first" in out
 
 
+def test_the_table_of_several_boxes_says_whether_to_keep_each(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    screens = make_box_screens(HOSTS, make_screen(), as_json=False, brief=True)
+    screens.of("gpu-1").result({"verdict": {}}, "check  read\ndisk   1 TB\n\nKeep this box.")
+    ended(screens)
+    screens.close()
+    assert "1.0 s  Keep this box." in capsys.readouterr().out
+
+
 def test_the_json_document_of_several_boxes_has_result_exit_code_and_error_of_each(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
