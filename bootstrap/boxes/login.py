@@ -114,11 +114,12 @@ class BoxLogin:
         with_details: bool = False,
         opens_forwards: bool = False,
         shares: bool = True,
+        begin: Callable[[BoxLogin], object] = lambda _: None,
     ) -> BoxLogin:
         """Log in and ask for the box's state; `here` is the current repository, if it was read.
 
-        `shares`: whether its shared connection will do. Raises UsageError, UnreachableError,
-        HostKeyError.
+        `shares`: whether its shared connection will do. `begin` is called once it is logged in, to
+        begin what takes the box a while. Raises UsageError, UnreachableError, HostKeyError.
         """
         if here is None and not options.host:
             here = options.repository
@@ -127,10 +128,13 @@ class BoxLogin:
         box.shares = shares and not opens_forwards
         box.dial()
         _ = box.redactor  # made, and the repository read, in parallel with connecting
-        box._look(options.repository if here is None else here, with_details=with_details)
+        here = options.repository if here is None else here
+        box._look(here, with_details=with_details, begin=begin)
         return box
 
-    def _look(self, here: KeyAndRoot, *, with_details: bool) -> None:
+    def _look(
+        self, here: KeyAndRoot, *, with_details: bool, begin: Callable[[BoxLogin], object]
+    ) -> None:
         """Ask for the state, find out which repository is the current one, and note its runs."""
         self.here = key, root = here
         known = self.known.of(key)
@@ -141,6 +145,7 @@ class BoxLogin:
             self.repo_key, self.repo_root = key, root
         _ = self.link
         try:
+            begin(self)
             if with_details:
                 self.refresh_details()
             else:

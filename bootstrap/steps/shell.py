@@ -66,12 +66,13 @@ def sent_program(name: str) -> str:
     load(name)
     modules = [name.removesuffix(".py").replace("/", ".") for name in loaded]
     packages = sorted({module.rpartition(".")[0] for module in modules} | {"onbox"})
-    # Compressed, comments and all: to take those away costs more time than it saves on the way.
+    # Compressed, comments and all: to take those away costs more time than it saves on the way; so
+    # does a higher level, by 4 ms for 800 bytes.
     named = zip(modules, loaded, strict=True)
     loads = [f"load({module!r},{onbox_files()[name]!r})" for module, name in named]
     parents = [f"load({each!r},'__path__=[]')" for each in packages]
     whole = "\n".join([_LOAD, *parents, *loads, f"sys.modules[{modules[-1]!r}].main()"])
-    packed = base64.b64encode(zlib.compress(whole.encode(), 9)).decode()
+    packed = base64.b64encode(zlib.compress(whole.encode(), 5)).decode()
     return f"import zlib,base64;exec(zlib.decompress(base64.b64decode('{packed}')))"
 
 

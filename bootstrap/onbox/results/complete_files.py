@@ -194,7 +194,19 @@ class Finder:
 
     def _walk(self, folder: str) -> None:
         try:
-            with os.scandir(os.path.join(self.tree, folder)) as entries:
+            place = os.open(os.path.join(self.tree, folder), os.O_RDONLY | os.O_DIRECTORY)
+        except OSError:
+            self._leave(folder, "unreadable")
+            return
+        try:
+            self._enter(place, folder)
+        finally:
+            os.close(place)
+
+    def _enter(self, place: int, folder: str) -> None:
+        """Take all that is in an open folder: so its path is looked up once, not for each file."""
+        try:
+            with os.scandir(place) as entries:
                 inside = sorted(entries, key=lambda entry: entry.name)
         except OSError:
             self._leave(folder, "unreadable")
