@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from email.utils import formatdate
 from http.server import ThreadingHTTPServer
 from pathlib import Path
@@ -172,31 +173,23 @@ def test_verify_measures_no_speed_of_a_package_index_that_is_a_local_folder(tmp_
     assert told(f"file://{tmp_path}")[0]["index"] is None
 
 
-@pytest.fixture
-def speaker() -> Iterator[Callable[[bytes], str]]:
-    """Start hosts that speak first, as sshd does; the function returns the address."""
-    opened: list[Listener] = []
+def speaking(word: bytes) -> Listener:
+    """A host that speaks first, as sshd does."""
 
-    def speak(word: bytes) -> str:
-        def answer(line: socket.socket) -> None:
-            with line:
-                line.sendall(word)
+    def answer(line: socket.socket) -> None:
+        with line:
+            line.sendall(word)
 
-        opened.append(Listener(answer))
-        return f"127.0.0.1:{opened[-1].port}"
-
-    yield speak
-    for server in opened:
-        server.close()
+    return Listener(answer)
 
 
-def test_verify_reaches_a_git_host_over_ssh_or_reports_that_it_hung_up(
-    index: IndexServer, speaker: Callable[[bytes], str]
-) -> None:
-    facts, _ = told(index.url, f"ssh://git@{speaker(b'SSH-2.0-x')}/me/homework.git")
+def test_verify_reaches_a_git_host_over_ssh_or_reports_that_it_hung_up(index: IndexServer) -> None:
+    url = "ssh://git@127.0.0.1:{}/me/homework.git"
+    with closing(speaking(b"SSH-2.0-x")) as speaks, closing(speaking(b"")) as hangs_up:
+        facts = told(index.url, url.format(speaks.port))[0]
+        hung_up = told(index.url, url.format(hangs_up.port))[0]["git"]
     assert facts["git"]["host"] == "127.0.0.1"
     assert 0 <= facts["git"]["seconds"] < 1
-    hung_up = told(index.url, f"ssh://git@{speaker(b'')}/me/homework.git")[0]["git"]
     assert hung_up["error"]
 
 

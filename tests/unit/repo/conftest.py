@@ -51,20 +51,10 @@ def repo(new: Callable[..., SampleRepository]) -> SampleRepository:
 
 
 @pytest.fixture
-def untouched_root() -> Iterator[Callable[[Path], None]]:
-    """Call it to remember a root's `.git`; when the test ends, nothing in it may have changed."""
-    remembered: dict[Path, dict[str, tuple[str, int, int]]] = {}
-
-    def remember(root: Path) -> None:
-        remembered[root / ".git"] = listing(root / ".git")
-
-    yield remember
+def untouched(repo: SampleRepository) -> Iterator[Callable[[], None]]:
+    """Call it to remember the `.git` of `repo`; when the test ends, nothing in it may differ."""
+    folder = repo.root / ".git"
+    remembered: list[dict[str, tuple[str, int, int]]] = []
+    yield lambda: remembered.append(listing(folder))
     assert remembered, "the test never remembered .git"
-    for folder, before in remembered.items():
-        assert listing(folder) == before
-
-
-@pytest.fixture
-def untouched(repo: SampleRepository, untouched_root: Callable[[Path], None]) -> Callable[[], None]:
-    """`untouched_root` for the test's `repo`."""
-    return lambda: untouched_root(repo.root)
+    assert listing(folder) == remembered[-1]
