@@ -46,7 +46,6 @@ def members(group: str) -> list[str]:
     there = f"There are: {', '.join(names)}" if names else "There is none yet."
     raise UsageError(
         f"there is no group {group!r}.",
-        where="--hosts",
         hint=f"{there}\nWrite it as a line of {groups_file()}: {group}: [BOX, BOX]",
     )
 
