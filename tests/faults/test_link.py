@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.steps.plan import NAMES
-from tests.boxes import Rig, RigBox
+from tests.boxes import Rig
 from tests.cli import Completed, Running, User
 from tests.faults.plugin import Drawn, Faults
 from tests.main_job.rented import Rented
@@ -33,11 +33,6 @@ time.sleep(20)
 print("step 1 loss 0.5", flush=True)
 time.sleep(600)
 """
-
-
-def rented_by(folder: Path, box: RigBox) -> Rented:
-    """Give each box its own user, since all are used at the same time."""
-    return Rented(User(folder / "home"), box)
 
 
 def noticed_and_outlived(
@@ -88,7 +83,8 @@ def test_setup_says_lost_if_the_link_is_black_holed_at_any_step_and_the_box_goes
             box = mirror_rig.start("vast")
         else:
             box = start_used(mirror_rig, "vast", shared_folder)
-        rented = rented_by(tmp_path / step, box)
+        # Each has a user of its own, since all are used at the same time.
+        rented = Rented(User(tmp_path / step / "home"), box)
         repository = slow(rented)
         if step == "train":
             repository.commit({"train.py": SILENT})

@@ -19,15 +19,9 @@ def test_run_up_rents_a_box_only_when_the_repository_has_no_box(
     assert rented == destroyed == ["9001"]
     told = capfd.readouterr().out
     assert told.startswith("building a box on this machine")
-    printed = [text for _, text in _sections(told)]
+    printed = [part.partition("\n")[2] for part in told.split("\n$ ")[1:]]  # by each command
     assert "train-1" in printed[0]
     assert "train-1 finished" in printed[1]
     assert "train-2" in printed[2]
     assert "train-2 finished" in printed[3]
     assert "vast-9001" in printed[4]
-
-
-def _sections(text: str) -> list[tuple[str, str]]:
-    """Each command, and what it printed on standard output."""
-    parts = text.split("\n$ ")[1:]
-    return [(command, printed) for command, _, printed in (part.partition("\n") for part in parts)]

@@ -77,12 +77,8 @@ def test_only_boxstraps_disk_of_a_failed_google_cloud_rental_is_deleted(
     google.requests.clear()
     with pytest.raises(UndecidedError, match="already exists"):
         account.rent(offer, RentOrder(), MARK, PUBLIC)
-    account._delete_parts(place_of(ZONE), MARK)
+    account._delete_parts(f"/compute/v1/projects/{PROJECT}/zones/{ZONE}", MARK)
     assert world.simulation.one("74")
-
-
-def place_of(zone: str) -> str:
-    return f"/compute/v1/projects/{PROJECT}/zones/{zone}"
 
 
 def test_google_cloud_spot_is_rented_in_its_cheapest_zone(world: RentingWorld) -> None:

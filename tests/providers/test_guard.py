@@ -210,12 +210,6 @@ def test_guard_stops_a_box_past_its_lease_only_if_the_box_does_not_enforce_it_it
     assert "boxstrap down --host" in said
 
 
-def sets_up(there: LoopbackBox) -> None:
-    """Write the lock of a running setup, which is not safe to end."""
-    holder = identity(os.getpid())
-    Path(there.home, ".boxstrap/lock").write_text(f"{holder}\nscript\n20261122-1\nsetup\n")
-
-
 def test_guard_destroys_a_box_with_nothing_to_lose_and_stops_any_other(
     user: User, account: SimulatedAccount, there: LoopbackBox
 ) -> None:
@@ -227,7 +221,9 @@ def test_guard_destroys_a_box_with_nothing_to_lose_and_stops_any_other(
     with (folder / "end.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         assert guard(user)["boxes"][0]["says"] == "another command is working on it"
-    sets_up(there)
+    # A setup is running, which is not safe to end.
+    lock = f"{identity(os.getpid())}\nscript\n20261122-1\nsetup\n"
+    Path(there.home, ".boxstrap/lock").write_text(lock)
     (said,) = guard(user)["boxes"]
     assert (said["stopped"], said["destroyed"]) == (True, False)
     assert [one["kind"] for one in said["unsafe"]] == ["setup"]

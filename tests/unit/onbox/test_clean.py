@@ -154,11 +154,6 @@ def stashed(box: Beside) -> None:
     box.git("stash", "-q")
 
 
-def own_environment(box: Beside) -> None:
-    (box.tree / "env").mkdir()
-    (box.tree / "env/pyvenv.cfg").write_text("")
-
-
 def own_repository(box: Beside) -> None:
     (box.tree / "lib").mkdir()
     subprocess.run(["git", "init", "-q", box.tree / "lib"], check=True)
@@ -198,7 +193,8 @@ def test_clean_keeps_a_tree_with_work_of_its_own_and_says_what(
 
 def test_clean_with_discard_removes_a_tree_with_everything_in_the_tree(box: Beside) -> None:
     edited(box)
-    own_environment(box)
+    (box.tree / "env").mkdir()
+    (box.tree / "env/pyvenv.cfg").write_text("")
     for number in range(9):
         (box.tree / f"out/model {number}.pt").write_text("weights")
     kept = box.clean()
