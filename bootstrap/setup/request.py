@@ -135,6 +135,21 @@ class SetupRequest(BoxOptions):
     ends: bool = False
     """Whether its provider ends it at a time that nothing moves."""
 
+    def checked(self) -> SetupRequest:
+        """As that of `BoxOptions`."""
+        run: object = self.run
+        if run is not None and not isinstance(run, RunOptions):
+            raise UsageError(f"run: {run!r} are no RunOptions.")
+        if not isinstance(self.wait_s, int) or self.wait_s < 0:
+            raise UsageError(f"wait_s: {self.wait_s!r} is no whole number from 0 on.")
+        return replace(
+            super().checked(),
+            redo=_text("redo", self.redo),
+            only=_text("only", self.only),
+            new_box=bool(self.new_box),
+            run=self.run and self.run.checked(),
+        )
+
 
 def not_set_up(where: str, name: str) -> UsageError:
     """Return the error for a box without a tree of this repository."""

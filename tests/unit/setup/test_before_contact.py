@@ -10,6 +10,7 @@ import pytest
 from bootstrap import Box, BoxRun
 from bootstrap.errors import BoxstrapError, BusyError, NotSafeError, StepFailedError, UsageError
 from bootstrap.setup import SetupRequest, run_setup
+from bootstrap.setup.request import RunOptions
 from bootstrap.setup.sync import SyncAnswer, refusal
 from tests.cli import Completed, User
 from tests.sshd import USER, Sshd, keygen
@@ -81,6 +82,24 @@ def test_the_library_takes_no_box_that_cannot_be_typed(given: dict[str, Any]) ->
         Box(**given)
     with pytest.raises(UsageError, match=f"{next(iter(given))}: "):
         run_setup(SetupRequest(**given))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"wait_s": None},
+        {"wait_s": "1; id"},
+        {"wait_s": float("nan")},
+        {"wait_s": -1},
+        {"redo": ["gpu"]},
+        {"only": ["gpu"]},
+        {"run": "python train.py"},
+        {"run": RunOptions("true", session="../../x")},
+    ],
+)
+def test_a_request_for_a_setup_that_nobody_could_type_reaches_no_box(given: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=f"{next(iter(given))}: |--session: "):
+        run_setup(SetupRequest(host="root@127.0.0.1:1", **given))
 
 
 def test_the_library_refuses_an_empty_or_untyped_value_without_a_login(user: User) -> None:
