@@ -163,6 +163,7 @@ def test_removing_comments_from_the_setup_script_keeps_a_quoted_hash_line() -> N
 
 def test_python_packed_for_a_pasted_setup_has_no_types_but_those_of_a_class() -> None:
     text = """\
+from __future__ import annotations
 from typing import Any, NamedTuple
 
 TYPE_CHECKING = False
