@@ -181,15 +181,23 @@ def check_longer_lease(box: KnownBox, added_s: float, now: float) -> None:
     caps = read_caps()
     if ours is None or not caps:
         return
+    hint = (
+        f"To give it back: boxstrap down --host {box.name}. The cap is in {caps_file()}, or in the "
+        "environment."
+    )
     if math.isinf(added_s):
         raise NotSafeError(
             "without its lease nothing limits what the box costs, and there is a cap on money.",
             where=box.name,
-            hint=f"To give it back: boxstrap down --host {box.name}. The cap is in {caps_file()}, "
-            "or in the environment.",
+            hint=hint,
         )
     hours = (_until(ours, box) - ours.asked + added_s) / 3600
-    check_caps(caps, RentalTerms(ours.price, hours), now, instead_of=ours)
+    try:
+        check_caps(caps, RentalTerms(ours.price, hours), now, instead_of=ours)
+    except OverCapError as error:
+        error.what = error.what.replace("Nothing was rented.", "Its lease is as it was.")
+        error.hint = hint
+        raise
 
 
 def _in_a_day(rental: Rental, box: KnownBox | None, now: float) -> float:

@@ -135,8 +135,9 @@ def test_a_lease_can_not_be_extended_beyond_the_money_cap(monkeypatch: pytest.Mo
     write("money: {max_box_dollars: 12}")
     monkeypatch.setattr(money, "read_caps", lambda: MoneyCaps(1.0, 12.0, 20.0))
     money.check_longer_lease(box, HOUR, NOW)
-    with pytest.raises(OverCapError):
+    with pytest.raises(OverCapError, match=r"Its lease is as it was\.") as found:
         money.check_longer_lease(box, 1.1 * HOUR, NOW)
+    assert found.value.hint.startswith("To give it back: boxstrap down --host gpu. The cap is in ")
     with pytest.raises(NotSafeError, match="nothing limits"):
         money.check_longer_lease(box, math.inf, NOW)
     money.check_longer_lease(KnownBox("mine", "root@203.0.113.7"), math.inf, NOW)
