@@ -82,6 +82,8 @@ class Box:
             dollars = math.nan
         if not 0 < dollars < math.inf:  # a computed one may be NaN, which nothing exceeds
             raise UsageError(f"max_price: {max_price!r} is no amount of dollars.")
+        if provider is not None:
+            provider = given_text("provider", provider)
         _, result = rent_and(
             lambda setup: run_setup(setup, self._reporter),
             UpOptions(self._request, provider, dollars),

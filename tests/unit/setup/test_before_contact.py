@@ -116,8 +116,9 @@ def test_the_library_refuses_an_empty_or_untyped_value_without_a_login(user: Use
         lambda: run.log("a.log"),
         lambda: run.log(io.StringIO()),
         lambda: BoxRun(box, ""),
+        lambda: box.rent(max_price=1.0, provider=""),
     ):
-        with pytest.raises(UsageError, match=r"(path|to|name): "):
+        with pytest.raises(UsageError, match=r"^(path|to|name|provider): "):
             call()
 
 
