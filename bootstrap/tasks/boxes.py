@@ -98,7 +98,7 @@ def boxes(call: Call) -> None:
     from bootstrap.boxes.alias import drop_alias
     from bootstrap.boxes.at_home import all_kept, last_met, seen_on
     from bootstrap.link import shared
-    from bootstrap.link.forgotten import forget_box
+    from bootstrap.link.forgotten import forget_box, is_forgotten
     from bootstrap.link.record import all_boxes, ended_boxes, is_newer, unreadable_record
     from bootstrap.link.registry import box_by_name
     from bootstrap.runs.known_runs import known_on
@@ -115,7 +115,9 @@ def boxes(call: Call) -> None:
             (lost for lost in unreadable_record() if lost.name == name), None
         )
         if box is None:
-            raise UsageError(f"there is no box {name!r}.", hint="See which: boxstrap boxes")
+            what = f"there is no box {name!r}."
+            what = f"{name} was forgotten here before." if is_forgotten(name) else what
+            raise UsageError(what, hint="See which: boxstrap boxes")
         shared.close(box)
         only_there = {one.id for one in seen_on(box)} - {one.id for one in all_kept()}
         forget_box(box)

@@ -110,9 +110,8 @@ def _rent_several(call: Call, request: UpOptions) -> None:
 
     count = call.given["count"]
     if count < 1 or count > _MOST_BOXES or request.another:
-        raise UsageError(
-            f"--count is a number from 1 to {_MOST_BOXES}, without --another.", where="--count"
-        )
+        what = f"it is a number from 1 to {_MOST_BOXES}, without --another."
+        raise UsageError(what, where="--count")
     group = call.given["group"] or read_repository(request.setup.place).name
     if call.given["one_network"]:
         request = _in_one_network(request, count, group)

@@ -81,6 +81,7 @@ def test_a_command_for_a_run_that_only_one_box_has_needs_no_host(at: User) -> No
     (at.state / "forgotten.json").write_text('{"127.0.0.1 9 SHA256:x": {"name": "gpu7"}}')
     again = at.run("logs", "--run", "gpu7/train-1").must(2).err
     assert "gpu7 was forgotten here, and gpu7/train-1 did not come home." in again
+    assert "gpu7 was forgotten here before." in at.run("boxes", "--forget", "gpu7").must(2).err
     record.save_box(KnownBox("third", "root@127.0.0.1:3", "127.0.0.1", port=3))
     at.run("boxes", "--forget", "gpu").must(0)
     assert "known to have" not in at.run("stop", "--run", "train-2").must(4).err
