@@ -233,7 +233,7 @@ class AwsApi:
 
     def _no_key(self, said: str) -> api.RefusedKeyError:
         return api.RefusedKeyError(
-            f"it refuses the key of {self._source or 'nowhere'}: {said}.",
+            f"it refuses the key of {self._source or 'nowhere'}: {said.rstrip('.')}.",
             where=self._provider,
             hint="See what your credentials are: aws sts get-caller-identity. Which permissions "
             "they need: docs/providers.md",

@@ -331,7 +331,7 @@ def as_ec2(status: int, document: object, headers: Mapping[str, str]) -> tuple[i
     if "X-Amz-Target" in headers:  # the newer form of its APIs
         code = {"RequestLimitExceeded": "ThrottlingException"}.get(codes[status], codes[status])
         return 400, json.dumps({"__type": code, "message": "slow down"}).encode()
-    return {429: 503}.get(status, status), error_text(codes[status], "slow down")
+    return {429: 503}.get(status, status), error_text(codes[status], "Slow down.")
 
 
 class _named:  # noqa: N801 - used as a function

@@ -452,6 +452,7 @@ def test_boxes_all_names_a_refused_aws_key_only_if_an_ec2_box_is_known_here(
     (answer,) = ask_accounts().accounts
     assert answer.error
     assert "it refuses the key of AWS_ACCESS_KEY_ID: AuthFailure" in answer.error.what
+    assert not answer.error.what.endswith("..")
 
 
 def test_an_ec2_request_is_repeated_after_a_temporary_error(world: RentingWorld) -> None:
