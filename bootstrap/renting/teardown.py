@@ -21,7 +21,7 @@ from bootstrap.errors import BoxstrapError, NotSafeError, UnreachableError, Usag
 from bootstrap.link import shared
 from bootstrap.link.prompt import Prompt
 from bootstrap.link.record import KnownBox, all_boxes, read_box, retire, save_box
-from bootstrap.link.registry import find_known
+from bootstrap.link.registry import find_known, only_box
 from bootstrap.link.target import BoxOptions, EachTime, Once, parse_host
 from bootstrap.providers.api import RefusedKeyError, UndecidedError
 from bootstrap.providers.cloud_account import CloudAccount
@@ -331,7 +331,7 @@ def _refuse_unsafe(
 
 def _known(options: BoxOptions) -> KnownBox | None:
     if not options.host:
-        return None
+        return only_box(options.repository[0])
     target = parse_host(options.host)
     never_met = KnownBox(target.text, target.text) if target.is_rented else None
     return find_known(target) or never_met

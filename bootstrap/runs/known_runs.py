@@ -284,17 +284,17 @@ def box_or_home(
         return kept_instead(options, names, error, screen)
 
 
-def find_gone(options: BoxOptions, names: Sequence[str] = ()) -> list[RunAtHome]:
-    """Return the runs that are meant of a box that was given back; none if no such box is. Raises
-    UsageError if there is such a box, and a named run of it is not here."""
+def find_gone(options: BoxOptions, names: Sequence[str] | None = None) -> list[RunAtHome]:
+    """Return the runs that are meant of a box that was given back (the newest, if `names` is not
+    given); none if no such box is. Raises UsageError if there is one, and lacks them here."""
     host = options.host
     if host is None or box_by_name(host) or host not in {box.name for box in ended_boxes()}:
         return []
-    found = _meant(options, [one for one in all_kept() if one.place])
-    chosen = _chosen(found, names)
-    if len(chosen) < max(1, len(names)):
+    found = _meant(options, [one for one in all_kept() if one.place], names)
+    chosen = _chosen(found, names or ())
+    if len(chosen) < max(1, len(names or ())):
         listed = "".join(f"\n  --run {one.run.name}" for one in found[:_MOST_NAMED])
-        what = f"of its runs came home:{listed}" if found else "no run of it came home"
+        what = f"of its runs came home:{listed}" if found else "no run that is meant came home"
         raise UsageError(
             f"it was given back, and {what}", where=host, hint="See all: boxstrap runs --all"
         )
@@ -316,7 +316,7 @@ def kept_instead(
     is_unreachable = isinstance(error, UnreachableError)
     known = {(box.name, box.created) for box in all_boxes()}
     kept = (one for one in all_kept() if is_unreachable or (one.box, one.created) not in known)
-    found = _meant(options, [one for one in kept if one.place])
+    found = _meant(options, [one for one in kept if one.place], names)
     chosen = _chosen(found, names)
     if len(chosen) < max(1, len(names)):
         raise error
@@ -351,15 +351,19 @@ def over_at_home(
 def _known(options: BoxOptions) -> list[RunAtHome]:
     """Return the runs that may be meant, wherever they are, the newest first."""
     found = _merged([*all_boxes(), *ended_boxes()]).values()
-    return _meant(options, sorted(found, key=order, reverse=True))
+    return _meant(options, sorted(found, key=order, reverse=True), [])
 
 
-def _meant(options: BoxOptions, found: Iterable[RunAtHome]) -> list[RunAtHome]:
-    """Return those of this repository; with a host all of that box, this repository's first."""
+def _meant(
+    options: BoxOptions, found: Iterable[RunAtHome], names: Sequence[str] | None = None
+) -> list[RunAtHome]:
+    """Return those of this repository; with a host all of that box, this repository's first, but
+    where `names` is empty: then none of another repository is meant."""
     every = [one for one in found if options.host in (None, one.box, one.host)]
     own = kept_of_repository(every, options.repository[0], [*all_boxes(), *ended_boxes()])
-    others = [one for one in every if one not in own] if options.host is not None else []
-    return own + others
+    if options.host is None or (names is not None and not names and options.repository[0]):
+        return own
+    return own + [one for one in every if one not in own]
 
 
 def _chosen(found: Sequence[RunAtHome], names: Sequence[str]) -> list[RunAtHome]:

@@ -86,8 +86,20 @@ def begin_run(
     began, request = time.monotonic(), context.request
     assert request.run is not None  # noqa: S101 - callers always set it
     wish = request.run.of(context.payload.profile)
+    if "/" in wish.queue:
+        wish = _run_before(context, wish)
+        context.request = replace(request, run=wish)
     wait_s = follow.FIRST_OUTPUT_S if waits else 0
     return _Beginning(context, wish, screen, show, wait_s).begin(began)
+
+
+def _run_before(context: SetupContext, wish: RunOptions) -> RunOptions:
+    """Name the run to wait for as its box does. Raises UsageError, which names those there."""
+    kind, _, name = wish.queue.partition(":")
+    box, state = context.box, context.box_state()
+    box.own = state.repo_key or box.repo_key
+    run = box.runs(name)[0]
+    return replace(wish, queue=f"{kind}:{run.name if run.repo_key == box.own else run.path}")
 
 
 class _Beginning:
@@ -120,9 +132,8 @@ class _Beginning:
 
     def _refuse_unknown(self) -> None:
         """Raise UsageError, which names those that are there, if the run to wait for is not."""
-        if name := self._wish.queue.partition(":")[2]:
-            self._context.box_state()
-            self._context.box.runs(name)
+        if ":" in self._wish.queue:
+            _run_before(self._context, self._wish)
 
     def _at_once(self) -> send.SyncAnswer | None:
         """None for a box that fetches its files itself or was never set up: it needs a setup."""

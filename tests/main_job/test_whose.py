@@ -64,6 +64,21 @@ def test_logs_without_a_run_name_shows_the_run_of_the_current_repository(two: Tw
     assert two.standing_in(two.mine).run("logs", "--all").must(0).out == "theirs begins\n"
 
 
+@pytest.mark.parametrize("name", ["train-1", "mine/train-1", "theirs/train-1"])
+@pytest.mark.parametrize("sets", [(), ("--set", "env.ANOTHER=1")])
+def test_run_after_waits_for_the_run_of_the_current_repository_or_of_the_one_it_is_named_with(
+    two: Two, name: str, sets: tuple[str, ...]
+) -> None:
+    """Also where it needs a setup first."""
+    mine = two.standing_in(two.mine)
+    done = mine.run("run", "--session", "next", "--after", name, *sets, "--json", "--", "true")
+    begun = done.must(0).json()["run"]
+    waits_for = begun["queue"].split()[1]
+    mine.run("stop", "--run", begun["name"]).must(0)
+    assert begun["state"] == "queued"
+    assert re.sub(r"-\w+/", "/", waits_for) == name.removeprefix("mine/")
+
+
 def test_exec_is_refused_if_only_other_repositories_are_set_up_on_the_box(two: Two) -> None:
     new = two.rented.user.repository("new")
     refused = two.standing_in(new).run("exec", "--", "touch", "was-here").must(2)

@@ -1,6 +1,7 @@
 """The box's answer about what was made there, the list of it, and a run that ends during a look."""
 
 import errno
+import io
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,12 +13,13 @@ import pytest
 from bootstrap.boxes import BoxState, Run
 from bootstrap.boxes.trees import parse_made
 from bootstrap.errors import BoxstrapError, BusyError, NotSafeError, UnreachableError
-from bootstrap.link import KnownBox, LocalWire, all_boxes, ended_boxes, save_box
+from bootstrap.link import BoxOptions, KnownBox, LocalWire, all_boxes, ended_boxes, save_box
 from bootstrap.providers import CloudAccount, RefusedKeyError, UndecidedError
 from bootstrap.providers.offer import Leftover, RentedBox, RentedState
 from bootstrap.renting import OwnBox, Rental, RentalState, loss_check, rental, teardown
 from bootstrap.renting.loss_check import Loss, find_unsafe_logs
 from bootstrap.renting.teardown import TeardownOptions, TeardownResult, _refusal
+from bootstrap.ui.screens import JsonScreen
 from bootstrap.value import document
 
 
@@ -477,3 +479,23 @@ def test_a_list_of_files_that_down_would_lose_is_cut_after_a_few_names() -> None
     names = [f"{at}" for at in range(loss_check._NAMED + 1)]
     assert loss_check._few(names[:2]) == "0, 1"
     assert loss_check._few(names) == ", ".join(names[:-1]) + ", …"
+
+
+def test_down_without_a_host_knows_the_only_box_of_its_repository_also_if_no_login_works(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """So a box that its account has no more is told as gone, as with its name."""
+    monkeypatch.setattr("bootstrap.repo.local.current", lambda _: ("mine", ""))
+    box = KnownBox("gpu", "vast:77", "203.0.113.1").using("mine", workdir="~")
+    save_box(box)
+    (known,) = all_boxes()
+    asked: list[object] = []
+    monkeypatch.setattr(teardown, "account_of", asked.append)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise UnreachableError("your account has no box 77.")
+
+    monkeypatch.setattr(teardown.BoxLogin, "open", refuse)
+    monkeypatch.setattr(teardown, "_end_unseen", lambda _, one, *__: asked.append(one))
+    teardown.tear_down(BoxOptions(), JsonScreen(io.StringIO()), TeardownOptions(0))
+    assert asked == ["vast:77", known]

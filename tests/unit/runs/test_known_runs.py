@@ -181,6 +181,11 @@ def test_a_run_shown_from_home_is_this_repositorys_also_where_the_box_had_one_of
         assert found.key == "mine"
     (found,) = known_runs.kept_instead(BoxOptions("gpu"), ["others-1/train-1"], error, screen)
     assert found.key == "others"
+    (found,) = known_runs.kept_instead(BoxOptions("gpu"), [], error, screen)
+    assert found.key == "mine"
+    monkeypatch.setattr("bootstrap.repo.local.current", lambda _: ("new", ""))
+    with pytest.raises(UnreachableError):
+        known_runs.kept_instead(BoxOptions("gpu"), [], error, screen)
 
 
 def test_a_run_at_home_of_a_forgotten_box_is_shown_by_a_name_that_no_known_box_has_a_run_of(
