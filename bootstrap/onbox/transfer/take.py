@@ -266,8 +266,10 @@ class BoxReceiver:
         self.say({"states": "".join(states), "begun": begun, "stale": stale})
 
     def stale(self) -> Iterator[str]:
-        """Yield what earlier transfers put there and this one has no more."""
-        for path in sorted(self.record.files.keys() - self.asked):
+        """Yield what earlier transfers of this folder put there and this one has no more; another
+        folder that was sent there shares no file with it."""
+        before = self.record.files.keys()
+        for path in sorted(before - self.asked if before & self.asked else ()):
             with contextlib.suppress(OSError):
                 if self.ours(path, os.lstat(self.place(path))):
                     yield path

@@ -155,6 +155,10 @@ def test_push_of_a_folder_names_what_was_sent_of_it_before_and_is_no_longer_in_i
     (said,) = push(exclude=["d", "e"]).left_out
     assert said.startswith("b, c: sent before, ")
     assert names(target) == ["a", "b", "c", "d", "f"]
+    for file in [*source.iterdir()]:  # another folder that goes there is no older state of this one
+        file.unlink()
+    write(source, g="7")
+    assert push().left_out == []
 
 
 def test_push_of_one_file_puts_that_file_into_the_folder(wire: LocalWire, tmp_path: Path) -> None:
