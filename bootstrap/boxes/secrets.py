@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bootstrap.errors import BoxstrapError, UsageError
+from bootstrap.onbox.env_files import KEY_MARK
 from bootstrap.onbox.redact import SHORTEST, Redactor, TooShortError
 from bootstrap.paths import (
     config_dir,
@@ -290,6 +291,12 @@ def identity_of(source: SecretSource) -> str:
     return fingerprint({source.name: _what_changes(source)})
 
 
+def is_same(source: SecretSource, held: str) -> bool | None:
+    """Whether a box has this value, by the id it has; None if another machine gave it that."""
+    own = identity_of(source)
+    return held == own if held[:KEY_MARK] == own[:KEY_MARK] else None
+
+
 def _what_changes(source: SecretSource) -> str:
     return _COMMANDS_MARK + source.command if source.origin == COMMAND else source.value
 
@@ -298,7 +305,7 @@ def _remark(source: SecretSource, held: str | None, has_value: bool) -> str:
     if not has_value:
         return " (the box has it; its command is not asked)"
     words = [f"from {source.origin}"] if source.origin != ENVIRONMENT else []
-    if held and held != identity_of(source):
+    if held and is_same(source, held) is False:
         words.append("changed")
     return f" ({', '.join(words)})" if words else ""
 
@@ -417,12 +424,15 @@ def packed(values: Mapping[str, str]) -> bytes:
 
 
 def fingerprint(values: Mapping[str, str]) -> str:
-    """Return a hash of the values, keyed with this machine's key so that it reveals nothing."""
+    """Return a hash of the values, keyed with this machine's key so that it reveals nothing. It
+    begins with what tells whose key that is."""
     if not values:
         return ""
     import hmac  # late: of a box with secrets
 
-    return hmac.new(machine_key(), packed(values), hashlib.sha256).hexdigest()[:32]
+    key = machine_key()
+    mark = hashlib.sha256(key).hexdigest()[:KEY_MARK]
+    return (mark + hmac.new(key, packed(values), hashlib.sha256).hexdigest())[:32]
 
 
 _KEY_BYTES = 32

@@ -10,6 +10,9 @@ from contextlib import suppress
 
 from .run_folder import lines_of, read_secrets, secrets_of, write_whole
 
+KEY_MARK = 6
+"""Characters at the begin of an id of secrets that tell whose key it is made with."""
+
 
 def _for_sh(name: str, value: str) -> str:
     quoted = value.replace("'", "'\\''")

@@ -13,7 +13,7 @@ from bootstrap.boxes.login import BoxLogin
 from bootstrap.boxes.probe import BoxLease, parse_lease
 from bootstrap.boxes.receipt import is_still_here, receipt_file
 from bootstrap.boxes.run import Run
-from bootstrap.boxes.secrets import find_sources, folder_of, identity_of
+from bootstrap.boxes.secrets import find_sources, folder_of, is_same
 from bootstrap.boxes.trees import Cleaned, TreeBeside, clean_trees
 from bootstrap.errors import BusyError, NotSafeError, StepFailedError, UsageError
 from bootstrap.link import shared
@@ -203,7 +203,7 @@ def _rows(named: list[str], folder: Path | None, held: Mapping[str, str] | None)
                 named=name in named,
                 boxes=tuple(sorted(holders.get(name, ()))),
                 held=None if held is None else name in held,
-                same=its_id == identity_of(source) if source and its_id else None,
+                same=is_same(source, its_id) if source and its_id else None,
             )
         )
     return found

@@ -490,7 +490,7 @@ def _parse(answer: bytes) -> SyncAnswer:
             changes.append((word, unquoted(value)))
         else:
             facts[word] = value
-    problems = ("fresh", "alive", "lacks", "refused", "busy", "failed", "setup")
+    problems = ("fresh", "alive", "queued", "lacks", "refused", "busy", "failed", "setup")
     problem = next((word for word in problems if word in facts), "")
     return SyncAnswer(
         placed="placed" in facts and not problem,
@@ -515,8 +515,9 @@ def refusal(answer: SyncAnswer, where: str, name: str) -> BoxstrapError:
 
 def _alive(answer: SyncAnswer, where: str, name: str) -> BoxstrapError:
     run = answer.detail.rpartition("/")[2]
+    does = "is queued" if answer.problem == "queued" else "is running"
     return BusyError(
-        f"{run} is running and uses these files: they stay as they are.",
+        f"{run} {does} and uses these files: they stay as they are.",
         where=where,
         hint=f"Wait for its end, or: boxstrap stop --host {name} --run {run}",
     )
@@ -566,6 +567,7 @@ def _failed(answer: SyncAnswer, where: str, name: str) -> BoxstrapError:
 _REFUSALS: dict[str, Callable[[SyncAnswer, str, str], BoxstrapError]] = {
     "fresh": lambda _, where, name: not_set_up(where, name),
     "alive": _alive,
+    "queued": _alive,
     "busy": _busy,
     "refused": _refused,
     "lacks": _refused,

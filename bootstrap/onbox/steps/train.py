@@ -6,6 +6,7 @@ import hashlib
 import os
 from functools import cached_property
 
+from ..env_files import KEY_MARK
 from ..run_folder import RunFolder, made_at, runs_below, write_whole
 from ..run_queue import revive
 from ..runs import new_run, start
@@ -98,7 +99,13 @@ class TrainStep(BoxStep):
 
     def differences(self, run: RunFolder) -> list[str]:
         """Name what differs between this setup and a run."""
-        known = run.lines("made_of") or []
+        # What another machine gave can't be compared: its ids are made with another key.
+        ours = f"secrets {self.values.secrets_id[:KEY_MARK]}"
+        known = [
+            line
+            for line in run.lines("made_of") or []
+            if line.startswith(ours) or not line.startswith("secrets ")
+        ]
         if self._run and self._run.path == run.path:
             # For the same work only the secrets may differ.
             had = [line for line in known if line.startswith("secrets ")]

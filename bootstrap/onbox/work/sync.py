@@ -19,7 +19,7 @@ from functools import partial
 from signal import SIG_IGN, SIGHUP, signal
 
 from ..git import BoxTree
-from ..run_folder import alive_in, lines_of, write_whole
+from ..run_folder import QUEUED, alive_in, lines_of, write_whole
 from ..step_report import StepError, answer, log, question
 from ..values import Values
 from .lock import holder, take_lock
@@ -74,7 +74,7 @@ class SentState:
         """Its files stay as they are while a run uses them."""
         run = alive_in(self._home, self.tree.key, self.tree.path)
         if run:
-            answer("alive", run.path)
+            answer("queued" if run.state() == QUEUED else "alive", run.path)
         return bool(run)
 
     def place(self, values: Values) -> bool:

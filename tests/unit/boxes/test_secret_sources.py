@@ -12,6 +12,8 @@ from bootstrap.boxes.secrets import (
     commands_file,
     find_sources,
     fingerprint,
+    identity_of,
+    is_same,
     packed,
     read_dotenv,
     redactor_of,
@@ -210,12 +212,16 @@ def test_the_fingerprint_of_secrets_changes_if_a_value_changes_or_a_secret_is_ad
 
 def test_the_same_secrets_get_another_fingerprint_with_another_private_key_file_here() -> None:
     before = fingerprint({"A": "guess"})
+    sources = [take_secrets(["A"], environment={"A": each}).sources[0] for each in ("guess", "b")]
+    held = identity_of(sources[0])
+    assert [is_same(each, held) for each in sources] == [True, False]
     assert fingerprint({"A": "guess"}) == before
     key = state_dir() / "secrets.key"
     assert key.stat().st_mode & 0o777 == 0o600
     assert len(key.read_bytes()) == 32
     key.unlink()
     assert fingerprint({"A": "guess"}) != before
+    assert is_same(sources[0], held) is None  # another machine's, which can't be compared
     assert fingerprint({}) == ""
 
 

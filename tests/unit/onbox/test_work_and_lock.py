@@ -7,6 +7,7 @@ import signal
 import subprocess
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,6 +18,7 @@ from bootstrap.onbox.runs import keep_monitor, start
 from bootstrap.onbox.setup import home
 from bootstrap.onbox.steps.gpu import GpuStep
 from bootstrap.onbox.steps.train import TrainStep
+from bootstrap.onbox.work import sync
 from bootstrap.onbox.work.back import WorkThere
 from bootstrap.onbox.work.lock import SameSetupError, take_lock
 from tests.programs import captured
@@ -76,6 +78,30 @@ def test_the_newest_of_runs_of_the_same_work_is_the_one_that_began_last(tmp_path
     newest = start.of_work(str(tmp_path), "w1")
     assert newest
     assert newest.name == "k/a-1"
+
+
+def test_secrets_that_another_machine_gave_a_run_are_no_difference_and_changed_ones_are(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "made_of").write_text(f"secrets {'a' * 32}\n")
+    run = RunFolder(str(tmp_path))
+    for own, found in (("a" * 32, []), (f"{'a' * 6}{'b' * 26}", ["secrets"]), ("c" * 32, [])):
+        differ = train(tmp_path, secrets_id=own).differences(run)
+        assert [name for name in differ if name == "secrets"] == found
+
+
+def test_sync_is_told_whether_the_run_that_has_its_files_runs_or_is_queued(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[tuple[str, str]] = []
+    monkeypatch.setattr(sync, "answer", lambda *words: told.append(words))
+    state = sync.SentState.__new__(sync.SentState)
+    state._home, state.tree = "", BoxTree("", "k", "")
+    for word in ("queued", "running"):
+        run = SimpleNamespace(path="k/q-1", state=lambda word=word: word)
+        monkeypatch.setattr(sync, "alive_in", lambda *_, run=run: run)
+        assert state.is_in_use()
+    assert told == [("queued", "k/q-1"), ("alive", "k/q-1")]
 
 
 @pytest.mark.parametrize(("of", "why"), [("c1", "snapshot"), ("c2", "commit")])
