@@ -222,6 +222,7 @@ def test_the_same_secrets_get_another_fingerprint_with_another_private_key_file_
     key.unlink()
     assert fingerprint({"A": "guess"}) != before
     assert is_same(sources[0], held) is None  # another machine's, which can't be compared
+    assert take_secrets(["A"], environment={"A": "guess"}).describe({"A": held}) == "A"
     assert fingerprint({}) == ""
 
 
