@@ -132,7 +132,7 @@ class _Beginning:
 
     def _refuse_unknown(self) -> None:
         """Raise UsageError, which names those that are there, if the run to wait for is not."""
-        if ":" in self._wish.queue:
+        if ":" in self._wish.queue and "/" not in self._wish.queue:
             _run_before(self._context, self._wish)
 
     def _at_once(self) -> send.SyncAnswer | None:

@@ -142,7 +142,7 @@ class SeededWorld:
 
         def run() -> None:
             found = PROVIDERS[name](ApiKey(KEY, "a test")).boxes()
-            rented_here([(name, found)], self.rented.simulation.clock.now)
+            rented_here({name: found}, self.rented.simulation.clock.now)
 
         return self.typed(run)
 

@@ -121,11 +121,11 @@ def test_a_box_whose_destruction_by_up_got_no_answer_is_listed_until_down_destro
     assert error.value.what.startswith("it was to be given back (it has no GPU), and it is unknown")
     assert "Once its account answers: boxstrap down --host vast:9001;" in error.value.hint
     assert world.heard.lines[-1] == "rented: vast:9001: perhaps not given back, it may cost money"
-    here = rental.rented_here([], STARTED + 600)  # the account doesn't answer
+    here = rental.rented_here({}, STARTED + 600)  # the account doesn't answer
     assert [each.host for each in here.unknown] == ["vast:9001"]
     assert "its account can't be asked whether it is still there" in here.lines()[0]
     world.simulation.is_edgy = False
-    assert not rental.rented_here([("vast", [])], STARTED + 600).unknown
+    assert not rental.rented_here({"vast": []}, STARTED + 600).unknown
     # Nobody can log in to it, and it never held anything: no --discard is needed.
     teardown.tear_down(BoxOptions(host="vast:9001"), HeardScreen(), teardown.TeardownOptions(1))
     assert world.simulation.destroyed == ["9001"]
@@ -505,7 +505,7 @@ def test_an_unreadable_rental_record_is_not_deleted_before_every_account_listed_
 ) -> None:
     lost = rental.Rental("boxstrap-0123456789ab", "", asked=0.0)
     rental.save_rental(lost)
-    rental.rented_here([("runpod", [])], rental.NEVER_S + 1)
+    rental.rented_here({"runpod": []}, rental.NEVER_S + 1)
     assert [each.mark for each in rental.all_rentals()] == [lost.mark]
     world.simulation.boxes.append(SimulatedBox("8000", label=lost.mark))
     decide(lost, {}, rental.NEVER_S + 1, print)

@@ -43,7 +43,8 @@ def take_lock(
     until, told = time.monotonic() + wait_s, False
     while not (_is_ours(lock) or (_end_leftovers(home, grace) and _is_ours(lock))):
         process, same, setup = holder(home)
-        if script and same == script and is_alive(process):
+        # One that is over may hold it a moment longer, by a child that has yet to become a program.
+        if script and same == script and is_alive(process) and not _is_over(home, setup):
             lock.close()
             raise SameSetupError
         if not told:
@@ -77,13 +78,16 @@ def _is_ours(lock: IO[str]) -> bool:
     return False
 
 
+def _is_over(home: str, setup: str) -> bool:
+    return '"state":"over"' in RunFolder(f"{home}/setups/{setup}").first("status.json")
+
+
 def _end_leftovers(home: str, grace: float) -> bool:
     """End what a killed setup left running, as a run is ended; return whether there was anything.
     One that ended by itself left nothing. A training has a session of its own."""
     process, _, setup = holder(home)
-    status = RunFolder(f"{home}/setups/{setup}").first("status.json")
     left: list[str] = []
-    if not setup or '"state":"over"' in status or is_alive(process):
+    if not setup or _is_over(home, setup) or is_alive(process):
         return False
     for number in filter(str.isdigit, names_in("/proc")):
         stat, one = stat_of(number), RunFolder(f"/proc/{number}")

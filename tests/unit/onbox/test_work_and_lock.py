@@ -16,6 +16,7 @@ from bootstrap.onbox.quoted import quoted
 from bootstrap.onbox.run_folder import RunFolder
 from bootstrap.onbox.runs import keep_monitor, start
 from bootstrap.onbox.setup import home
+from bootstrap.onbox.setup.events import SetupEvents
 from bootstrap.onbox.steps.gpu import GpuStep
 from bootstrap.onbox.steps.train import TrainStep
 from bootstrap.onbox.work import sync
@@ -181,13 +182,20 @@ def test_setup_names_the_setup_it_waits_for_and_gives_up_at_its_limit(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("process", "script", "joins"),
-    [("alive", "mine", True), ("alive", "another", False), (DEAD, "mine", False)],
+    ("process", "script", "state", "joins"),
+    [
+        ("alive", "mine", "running", True),
+        ("alive", "another", "running", False),
+        ("alive", "mine", "over", False),
+        (DEAD, "mine", "running", False),
+    ],
 )
-def test_setup_joins_a_setup_of_the_same_script_only_while_that_lives(
-    process: str, script: str, joins: bool, tmp_path: Path
+def test_setup_joins_a_setup_of_the_same_script_only_while_that_lives_and_is_not_over(
+    process: str, script: str, state: str, joins: bool, tmp_path: Path
 ) -> None:
     """One that is gone may have left what has the lock."""
+    (tmp_path / "setups/setup-1").mkdir(parents=True)
+    SetupEvents(str(tmp_path / "setups/setup-1"), "setup-1").note_state("", state, 0)
     holder = identity(os.getpid()) if process == "alive" else process
     (tmp_path / "lock").write_text(f"{holder}\n{script}\nsetup-1\n")
     with (tmp_path / "lock").open("a") as held:
