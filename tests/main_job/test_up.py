@@ -168,12 +168,13 @@ def test_the_commands_of_the_sweeps_page_rent_run_report_costs_and_give_all_boxe
     text = (Path(__file__).parents[2] / "docs/sweeps.md").read_text().partition("## Ten exper")[2]
     (block,) = re.findall(r"```\n(.+?)```", text, re.DOTALL)
     lines = [shlex.split(line, comments=True) for line in block.splitlines()]
-    assert [words[1] for words in lines] == ["up", "run", "wait", "run", "pull", "report", "down"]
+    typed_in_turn = ["up", "run", "wait", "run", "wait", "pull", "report", "down"]
+    assert [words[1] for words in lines] == typed_in_turn
     said: list[Completed] = []
     for words in lines:
         typed = [{"5": str(count)}.get(word, word) for word in words[1:]]
         said.append(user.run(*typed, "--identity", identity).must(0))
-    _, begun, _, again, _, told, ended = said
+    _, begun, _, again, _, _, told, ended = said
     assert f"ten: {2 * seeds} cells: {2 * seeds} queued now" in begun.out
     assert "nothing to queue" in again.out
     assert "best by loss, least at the end: 0.0333333 of lr=0.1,seed=0" in told.out
