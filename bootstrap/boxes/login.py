@@ -37,7 +37,6 @@ _Answer = TypeVar("_Answer")
 _About = tuple[str, str, str]
 """Working folder, key and first commit of the repository that a box is asked about."""
 _MUCH = 16_000_000  # bytes; at 100 ms they take as long as a login
-_NOTED_S = 60.0  # seconds of a login after which it is noted that its box was there until now
 
 
 class BoxLogin:
@@ -114,12 +113,11 @@ class BoxLogin:
         with_details: bool = False,
         opens_forwards: bool = False,
         shares: bool = True,
-        begin: Callable[[BoxLogin], object] = lambda _: None,
     ) -> BoxLogin:
         """Log in and ask for the box's state; `here` is the current repository, if it was read.
 
-        `shares`: whether its shared connection will do. `begin` is called once it is logged in, to
-        begin what takes the box a while. Raises UsageError, UnreachableError, HostKeyError.
+        `shares`: whether its shared connection will do. Raises UsageError, UnreachableError,
+        HostKeyError.
         """
         if here is None and not options.host:
             here = options.repository
@@ -128,13 +126,10 @@ class BoxLogin:
         box.shares = shares and not opens_forwards
         box.dial()
         _ = box.redactor  # made, and the repository read, in parallel with connecting
-        here = options.repository if here is None else here
-        box._look(here, with_details=with_details, begin=begin)
+        box._look(options.repository if here is None else here, with_details=with_details)
         return box
 
-    def _look(
-        self, here: KeyAndRoot, *, with_details: bool, begin: Callable[[BoxLogin], object]
-    ) -> None:
+    def _look(self, here: KeyAndRoot, *, with_details: bool) -> None:
         """Ask for the state, find out which repository is the current one, and note its runs."""
         self.here = key, root = here
         known = self.known.of(key)
@@ -145,7 +140,6 @@ class BoxLogin:
             self.repo_key, self.repo_root = key, root
         _ = self.link
         try:
-            begin(self)
             if with_details:
                 self.refresh_details()
             else:
@@ -207,8 +201,7 @@ class BoxLogin:
         return self.is_local or self.known.known_hosts.is_file()
 
     def save(self, known: KnownBox) -> None:
-        """Save `known` as its record, with the route that led to it. A failure to write is only
-        reported, once: the box itself is fine."""
+        """Save `known`, with the route that led to it. A failure to write is reported, once."""
         self.known = self._reached(known)
         try:
             self.known = record.save_box(self.known, is_new=self.is_local)
@@ -423,21 +416,13 @@ class BoxLogin:
 
     def _lost(self, seconds: float) -> None:
         if seconds < PAUSES_S[0]:
-            self._note_reached()
+            record.note_reached(self.known.folder)
         self.reporter.lost(seconds)
-
-    def _note_reached(self) -> None:
-        """Note that it was there until now, unless another command gave it up: so is counted what
-        it cost, if nobody can ask it any more."""
-        now = record.read_box(self.known.folder)
-        if now and not now.ended and time.time() - now.seen > _NOTED_S:
-            with contextlib.suppress(OSError):
-                record.save_box(replace(now, seen=time.time()), is_new=False)
 
     def close(self) -> None:
         """Log out, now or as soon as the login is made."""
         if self._link is not None and self._link.wire.alive():
-            self._note_reached()
+            record.note_reached(self.known.folder)
         for each in (self._link, self._early):
             if each is not None:
                 each.close()
@@ -485,8 +470,7 @@ class BoxLogin:
         self.reporter.say(said)
 
     def _log_in_instead(self) -> Wire:
-        """Log in, over the connection that was dialed or a new one. If that fails for a rented box,
-        its account is asked for a new address (after a restart)."""
+        """Log in; if that fails for a rented box, at the new address that its account may have."""
         try:
             return self._log_in()
         except (UnreachableError, HostKeyError):

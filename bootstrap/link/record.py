@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import errno
 import fnmatch
 import json
@@ -461,6 +462,18 @@ def _text(box: KnownBox) -> str:
 def read_box(folder: Path) -> KnownBox | None:
     """Read the record in this folder; None if it is damaged, or a newer boxstrap's."""
     return box_of(paths.kept_record(folder / "box.json"))
+
+
+_NOTED_S = 60.0  # how old what is noted of a box's presence may be, in seconds
+
+
+def note_reached(folder: Path) -> None:
+    """Note that a box was there until now, unless another command gave it up: so is counted what it
+    cost, if nobody can ask it any more."""
+    now = read_box(folder)
+    if now and not now.ended and time.time() - now.seen > _NOTED_S:
+        with contextlib.suppress(OSError):
+            save_box(replace(now, seen=time.time()), is_new=False)
 
 
 def load_box(folder: Path) -> KnownBox | None:

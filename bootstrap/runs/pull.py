@@ -83,15 +83,11 @@ def pull_results(options: BoxOptions, screen: Screen, wish: PullOptions) -> None
     NotSafeError if not all of it is here and verified, or more than is allowed; BusyError,
     UnreachableError.
     """
-    begun, asked = list[Transfer](), list[AnswerStream]()
-
-    def begin(box: BoxLogin) -> None:
-        begun.append(Transfer(box.wire, box.workdir))
-
-    with BoxLogin.open(options, screen, begin=begin) as box:
+    with BoxLogin.open(options, screen) as box:
+        asked = list[AnswerStream]()
         run = _meant(box, wish.run, may_begin=wish.watch)
         box.warn_of_unredacted()
-        brought = _bring(box, screen, wish, run, lambda: asked.append(ask_content(box)), begun)
+        brought = _bring(box, screen, wish, run, lambda: asked.append(ask_content(box)))
         _say_at_risk(box, screen, *asked)
         every = [] if wish.run else box.runs(None)
         others = [one.name for one in every if one != brought.run and _is_only_there(box, one)]
@@ -151,15 +147,14 @@ def _say_at_risk(box: BoxLogin, screen: Screen, asked: AnswerStream | None = Non
         screen.warn(risk_in_words(box.name, risky))
 
 
-def _bring(  # noqa: PLR0913, PLR0917
+def _bring(
     box: BoxLogin,
     screen: Screen,
     wish: PullOptions,
     run: Run,
     beside: Callable[[], None] = lambda: None,
-    begun: list[Transfer] | None = None,
 ) -> BroughtRun:
-    """Copy the results of one run, then its log and record. `beside`, `begun`: see `pull_run`."""
+    """Copy the results of one run, then its log and record. `beside`: see `pull_run`."""
     pulled: Pulled | None = None
     failed: BoxstrapError | None = None
     kept: RunAtHome | None = None
@@ -182,7 +177,7 @@ def _bring(  # noqa: PLR0913, PLR0917
         bring(results)
 
     with contextlib.suppress(NoResultsError):
-        pulled = pull_run(box, screen, wish, run, looking, noted, begun)
+        pulled = pull_run(box, screen, wish, run, looking, noted)
     try:
         if kept is None:
             bring()
@@ -198,11 +193,9 @@ def pull_run(  # noqa: PLR0913, PLR0917
     run: Run,
     looking: Callable[[], None] = lambda: None,
     beside: Callable[[Manifest], None] = lambda _: None,
-    begun: list[Transfer] | None = None,
 ) -> Pulled:
     """Copy the results of a run that was started. `looking` is called when the box is to look at
-    them; `beside` when all that comes is here and noted, while it goes to the disk. `begun`: an
-    exchange that was begun before, or none.
+    them; `beside` when all that comes is here and noted, while it goes to the disk.
 
     Raises as `pull_results`; NoResultsError if it has none.
     """
@@ -213,7 +206,7 @@ def pull_run(  # noqa: PLR0913, PLR0917
             place.landing(run.name) as landing,
             PulledRecord(place.record(box.known.folder, run)) as record,
         ):
-            pull = _Pull(box, run, landing, record, screen, wish, looking, beside, begun or [])
+            pull = _Pull(box, run, landing, record, screen, wish, looking, beside)
             return pull.pull()
     except OSError as error:
         named = str(error.filename or "")  # one that is not relative to a folder of the results
@@ -260,10 +253,9 @@ class _Pull:
         wish: PullOptions,
         looking: Callable[[], None],
         beside: Callable[[Manifest], None],
-        begun: list[Transfer],
     ) -> None:
         self._began, self._looking, self._beside = time.monotonic(), looking, beside
-        self._box, self._run, self._begun = box, run, begun
+        self._box, self._run = box, run
         self._landing, self._record, self._screen, self._wish = landing, record, screen, wish
         self._landed: dict[str, str] = {}
         self._live = run.goes_on
@@ -379,10 +371,7 @@ class _Pull:
         run, tree = self._run, box.state.repo_dir
         while True:
             try:
-                begun = self._begun.pop() if self._begun else None
-                if begun is None or begun.wire is not box.wire:
-                    begun = Transfer(box.wire, box.workdir)
-                with begun as transfer:
+                with Transfer(box.wire, box.workdir) as transfer:
                     fallback = results_of_profile(box.options)  # while the program starts there
                     self._idle = 0  # no file was watched over this link yet
                     label, name = box.label, run.path

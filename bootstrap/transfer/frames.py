@@ -41,7 +41,7 @@ class Transfer:
 
     def __init__(self, wire: Wire, workdir: str) -> None:
         """Start the program without waiting for it. Raises LinkLost."""
-        self.wire = wire
+        self._wire = wire
         query = build_query("transfer", workdir=workdir, program=sent_program(PROGRAM), request="")
         self._stream = stream_script(wire, query)
         self._held = bytearray()
@@ -51,9 +51,9 @@ class Transfer:
         self._fed = time.monotonic()
         self._is_silent = False
         self._over = threading.Event()
+        threading.Thread(target=self._watch, name="transfer", daemon=True).start()
 
     def __enter__(self) -> Transfer:
-        threading.Thread(target=self._watch, name="transfer", daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -70,7 +70,7 @@ class Transfer:
                 self._fed = now
             if since is not None and now - max(since, self._fed) > SILENT_S:
                 self._is_silent = True
-                self.wire.close()
+                self._wire.close()
                 return
 
     def run(self, requests: Iterable[Frame]) -> Iterator[Frame]:
@@ -95,7 +95,7 @@ class Transfer:
             if not self._is_silent:
                 raise
             why = f"it said nothing of the transfer for {SILENT_S:g} s"
-            raise LinkLost(self.wire.label, why) from None
+            raise LinkLost(self._wire.label, why) from None
         finally:
             if not whole:
                 self._stream.close()
@@ -127,7 +127,7 @@ class Transfer:
         except BadFrame as error:
             raise NoAnswer(
                 f"it sends something that is not part of a transfer: {error}.",
-                where=self.wire.label,
+                where=self._wire.label,
                 hint="Log in with ssh and look at its rc files.",
             ) from None
         if not frames:
@@ -135,7 +135,7 @@ class Transfer:
         if frames[0][0].get("problem") == "python":
             raise BoxLacksError(
                 "there is no Python 3.8 or later to take and give files with.",
-                where=self.wire.label,
+                where=self._wire.label,
                 hint="Set the box up first: boxstrap setup",
             )
         self._came.extend(frames)
@@ -156,12 +156,12 @@ class Transfer:
     def _why_it_ended(self) -> BaseException:
         if self._failure is not None:
             return self._failure
-        if not self.wire.alive():
-            return LinkLost(self.wire.label)
+        if not self._wire.alive():
+            return LinkLost(self._wire.label)
         said = sanitize(self._stream.read_err()).strip().rpartition("\n")[2][-_LONGEST:]
         return BoxstrapError(
             f"the box ended the transfer{said and ': ' + said}.",
-            where=self.wire.label,
+            where=self._wire.label,
             hint="What has arrived stays. Run the same command again to go on.",
         )
 
