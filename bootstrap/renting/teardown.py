@@ -506,7 +506,10 @@ def _hint(loss: Loss, runs: int) -> str:
 
 _STOP = "To end what runs there: boxstrap down --host NAME --stop-runs"
 _BACK = "In its repository: boxstrap sync --back --host NAME. Or take it by scp or rsync."
-_BESIDE = "Take what you need by scp or rsync, then: boxstrap clean --host NAME --discard "
+_BESIDE = (
+    "Take what you need by scp or rsync; then, in its repository: boxstrap clean --host NAME "
+    "--discard "
+)
 """For a tree beside the main one: neither `sync --back` nor `exec` reaches it."""
 _BRANCH = (
     "Make a branch of it there: boxstrap exec --host NAME -- git branch kept REF; then "

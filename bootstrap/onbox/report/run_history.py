@@ -173,9 +173,9 @@ def events_of(box_home: Path, key: str, started: float) -> list[str]:
     prepared the box."""
     newest: tuple[float, list[str]] = (0.0, [])
     for file in box_home.glob("setups/*/events.jsonl"):
-        lines = end_of(file).splitlines()
         if end_of(file.with_name("key")).strip() != key:
             continue
+        lines = end_of(file).splitlines()
         try:
             began = float(json.loads(lines[0])["t"])
         except (IndexError, KeyError, TypeError, ValueError):

@@ -62,6 +62,8 @@ def test_a_refused_down_prints_the_command_to_save_each_kind_of_work() -> None:
     assert "a/train-1: running" in error.what
     for words in ("down --host my-box --stop-runs", "sync --back --host my-box", "--discard"):
         assert words in error.hint
+    beside = _refusal("my-box", [Loss("files", "a@2", "x")], is_dry=False)
+    assert "in its repository: boxstrap clean --host my-box --discard a@2" in beside.hint
 
 
 def test_down_keeps_the_box_if_a_run_ended_while_down_checked_for_losses(
