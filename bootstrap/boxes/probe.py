@@ -454,9 +454,10 @@ def _holder(value: str, now: int) -> Holder | None:
 
 
 def _status(value: str) -> dict[str, object]:
-    """Return setup, state and exit code only; {} if one has the wrong type."""
+    """Return setup, state, exit code and what it worked on only; {} if one has the wrong type."""
+    said, _, what = value.partition("\t")
     try:
-        status = json.loads(value)
+        status = json.loads(said)
     except (ValueError, RecursionError):
         return {}
     if not isinstance(status, dict):
@@ -464,7 +465,8 @@ def _status(value: str) -> dict[str, object]:
     setup, state, code = status.get("setup"), status.get("state"), status.get("exit")
     if not isinstance(setup, str) or not _SETUP.fullmatch(setup) or state not in _SETUP_STATES:
         return {}
-    return {"setup": setup, "state": state, "exit": code if code in range(256) else None}
+    code = code if code in range(256) else None
+    return {"setup": setup, "state": state, "exit": code, "of": what[:_LONGEST_WHAT]}
 
 
 def _check_bash(box_state: BoxState, label: str) -> None:

@@ -212,12 +212,12 @@ def _below(row: RunStatus, there: str, *, whole: bool) -> list[str]:
 _EVENTS_BYTES = 16 * 1024
 _CONTRACT_S = 3.0  # how long to wait for an account once the box has answered
 _ENDS = {
-    5: "its last setup changed nothing",
+    5: "its last setup{} changed nothing",
     6: "to be returned",
-    7: "its last setup failed",
-    8: "its last setup did not begin",
+    7: "its last setup{} failed",
+    8: "its last setup{} did not begin",
 }
-"""What the exit codes of setups mean; the reason is added after it."""
+"""What the exit codes of setups mean; what it was of stands in it, the reason after it."""
 
 
 class SetupFailure(NamedTuple):
@@ -231,11 +231,12 @@ class SetupFailure(NamedTuple):
 class LastSetup(Document):
     """The last setup on a box. `state`: none, at work, cut, over."""
 
-    KEYS = "id, state, exit??, switch?, why?"
+    KEYS = "id, state, of?, exit??, switch?, why?"
 
     id: str | None
     state: str
     text: str
+    of: str | None = None  # the repository and the commit that it was of
     exit: int | None = None
     switch: str | None = None  # the commit of a switch that was cut short
     why: SetupFailure | None = None
@@ -561,11 +562,13 @@ def _setup(box_state: BoxState) -> LastSetup:
         return LastSetup(None, "none", "no setup was made here")
     id_, code = str(last.get("setup")), last.get("exit")
     code = code if isinstance(code, int) else None
+    what = str(last.get("of") or "")
+    of = f", of {what}," if what else ""
     if last.get("state") == "running":
-        return LastSetup(id_, "cut", "its last setup was cut short")
-    usual = "is set up" if code == 0 else f"its last setup ended with exit code {code}"
-    words = usual if code is None else _ENDS.get(code, usual)
-    return LastSetup(id_, "over", words, code)
+        return LastSetup(id_, "cut", f"its last setup{of} was cut short", what or None)
+    usual = "is set up" if code == 0 else f"its last setup{of} ended with exit code {code}"
+    words = usual if code is None else _ENDS.get(code, usual).format(of)
+    return LastSetup(id_, "over", words, what or None, code)
 
 
 def _why(box: BoxLogin, setup: LastSetup) -> Event | None:

@@ -28,7 +28,7 @@ show_setups() {
     fact working "$setup	$script"
     fact holder "$setup	$(stat -c %Y "$box_home/lock")	$what"
   fi
-  if read -r last <"$box_home/setups/$setup/status.json"; then fact last "$last"; fi
+  if read -r last <"$box_home/setups/$setup/status.json"; then fact last "$last	$what"; fi
 }
 
 # What onbox/probe.py tells, whose text comes along. Where it can't, as at a first contact, there may be nothing to tell.

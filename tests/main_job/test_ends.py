@@ -20,8 +20,9 @@ def test_setup_with_a_failing_step_exits_with_7_and_shows_its_last_lines(rented:
     assert "boxstrap logs --step python" in failed.err
     log = rented.run("logs", "--step", "python").must(0)
     assert "iniconfig==99.99.99" in log.out
-    why = "its last setup failed: the requirements can't be satisfied: versions disagree"
-    assert why in rented.run("status").must(0).out
+    why = " failed: the requirements can't be satisfied: versions disagree"
+    last = f"its last setup, of homework {repository.head[:12]},"
+    assert f"{last}{why}" in rented.run("status").must(0).out
     known = rented.status()
     assert (known["setup"]["exit"], known["setup"]["why"]["step"]) == (7, "python")
     assert known["boxes"][0]["setup"] == known["setup"]

@@ -56,7 +56,7 @@ def check(found: BoxState) -> None:
     assert all(run.state in STATES and run.name and run.repo_key for run in found.runs)
     assert all(0 <= run.log_bytes < 10**18 and 0 <= run.started < 10**18 for run in found.runs)
     assert all(re.fullmatch("[0-9a-f]{40}(?:[0-9a-f]{24})?", commit) for commit in found.have)
-    assert set(found.last_setup) <= {"setup", "state", "exit"}
+    assert set(found.last_setup) <= {"setup", "state", "exit", "of"}
 
 
 @pytest.mark.slow
@@ -89,7 +89,8 @@ def test_every_line_of_a_boxes_answer_about_its_state_is_parsed_into_its_own_fie
         "file\t/etc/rp_environment",
         f"have\t{'a' * 40}",
         f"working\t20260101-000000-abcdef\t{'b' * 64}",
-        'last\t{"v":1,"setup":"20260101-000000-abcdef","script":"x","state":"over","exit":7,"t":1}',
+        'last\t{"v":1,"setup":"20260101-000000-abcdef","script":"x","state":"over","exit":7,"t":1}'
+        "\thomework 5f634a2f7ef2",
         told().decode(),
         told(run="key-1/train-2", state="finished", rc=1).decode(),
         f"script\t{'b' * 64}",
@@ -102,7 +103,8 @@ def test_every_line_of_a_boxes_answer_about_its_state_is_parsed_into_its_own_fie
     assert found.files == {"/etc/rp_environment"}
     assert found.have == ("a" * 40,)
     assert found.working == ("20260101-000000-abcdef", "b" * 64)
-    assert found.last_setup == {"setup": "20260101-000000-abcdef", "state": "over", "exit": 7}
+    setup, of = "20260101-000000-abcdef", "homework 5f634a2f7ef2"
+    assert found.last_setup == {"setup": setup, "state": "over", "exit": 7, "of": of}
     assert [(run.name, run.state, run.rc) for run in found.runs] == [
         ("train-2", "finished", 1),
         ("train-1", "running", None),
@@ -173,9 +175,9 @@ def test_status_shows_runs_in_columns_and_cuts_a_long_command() -> None:
 
 
 def test_status_begins_with_its_last_setup_failed_only_if_no_run_began_after_that() -> None:
-    last = b'last\t{"setup": "20260101-000000-abcdef", "state": "over", "exit": 7}\n'
+    last = b'last\t{"setup": "20260101-000000-abcdef", "state": "over", "exit": 7}\tvision 5f63\n'
     why = Event("20260101-000000-abcdef", 3, 1000.0, "repo", "fail", {"code": "E_OUTPUT"})
-    for begun, word in ((990, "its last setup failed"), (1010, "is set up")):
+    for begun, word in ((990, "its last setup, of vision 5f63, failed"), (1010, "is set up")):
         state = parse_probe(last + told(begun=begun))
         assert status_lines("box", state, rows_of(state), why)[0].startswith(f"box: {word}")
 
