@@ -14,6 +14,7 @@ from bootstrap.fleet.export import EXPORTS
 from bootstrap.link import parse_host
 from bootstrap.profile import PROFILE
 from bootstrap.profile.load import read_profile
+from bootstrap.profile.schema import taking_keys
 from bootstrap.providers import CLASSES, NAMES, PROVIDERS
 from bootstrap.setup.door_table import DOORS
 from bootstrap.steps.event_codes import CODES
@@ -143,6 +144,12 @@ def test_every_yaml_block_on_a_docs_page_loads_as_a_profile(page: Path, tmp_path
             file = tmp_path / "boxstrap.yaml"
             file.write_text(block, encoding="utf-8")
             read_profile(str(file))
+
+
+def test_the_consent_table_of_the_profiles_page_names_each_key_that_takes_something() -> None:
+    table = text_of("docs/profiles.md").partition("| key | what it takes |\n")[2]
+    named = {*re.findall(r"`([\w.]+)`", table.partition("\n\n")[0])}
+    assert [key for key in taking_keys() if not {key, key.partition(".")[0]} & named] == []
 
 
 def test_the_docs_tests_find_commands_in_readme_and_commands_page_and_a_profile() -> None:
