@@ -333,6 +333,13 @@ class RigBox:
         """Free what fill_disk() took."""
         self.run("rm -f /ballast")
 
+    def show_card(self, library: Path, scenario: str) -> None:
+        """Put a card into it: its driver's library (`tests/nvml`), and what that answers."""
+        place = self.root / f"usr/lib/{os.uname().machine}-linux-gnu" / library.name
+        if not place.exists():
+            shutil.copy(library, place)
+        self.write("/etc/nvml-scenario", scenario)
+
     # -- its sshd
 
     def new_host_key(self) -> None:

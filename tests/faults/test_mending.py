@@ -72,12 +72,6 @@ def mended(
     made.close()
 
 
-def broken(rented: Rented) -> dict[str, str]:
-    """The steps that would run, and why."""
-    steps = rented.run("plan", "--json").must(0).json()["steps"]
-    return {row["step"]: row["why"] for row in steps if row["runs"]}
-
-
 def looks(rented: Rented) -> str:
     """Return what a user sees of the box: files, git's output, importable packages."""
     return rented.box.run(
@@ -139,11 +133,11 @@ def test_setup_restores_a_damaged_box_to_its_state_before_the_damage_and_starts_
         for name in names:
             attempts.enter_context(faults.attempt(f"damage: {name}"))
             rented.box.run(f"shopt -s failglob; {DAMAGE[name][0]}")
-        wrong = broken(rented)
+        wrong = rented.planned()
         assert {DAMAGE[name][1]: "broken" for name in names}.items() <= wrong.items()
         rented.run("setup").must(0)
         assert looks(rented) == before
-        assert broken(rented) == {}
+        assert rented.planned() == {}
         assert rented.runs() == runs
         # The next commit works too.
         repository.commit({"notes.txt": f"{notes}and on\n"})
@@ -161,12 +155,12 @@ def test_ending_the_tmux_session_leaves_the_training_alive_and_setup_shows_it_ag
         runs = rented.runs()
         with faults.attempt(f"session removed ({how.split(maxsplit=1)[0]})"):
             rented.box.run(f"tmux -L boxstrap {how}")
-            assert broken(rented) == {"train": "broken"}
+            assert rented.planned() == {"train": "broken"}
             assert rented.trainings() == 1
             rented.run("setup").must(0)
             assert (rented.runs(), rented.trainings()) == (runs, 1)
             wait_until(lambda: "step 1 loss" in rented.box.run(PANE))
-            assert broken(rented) == {}
+            assert rented.planned() == {}
             # Ctrl-C in it ends the training, as in the session that was there first.
             rented.box.run("tmux -L boxstrap send-keys -t train C-c")
             await_nothing(rented, "bin/python [t]rain.py")

@@ -100,8 +100,7 @@ class Day:
             subprocess.run(["umount", "-l", self.box], check=True)
 
     def do(self, *words: str, ends: set[int] = ENDS) -> Completed:
-        at = words.index("--") if "--" in words else len(words)
-        done = self.user.run(*words[:at], *LOCAL, *words[at:], program=self.program)
+        done = self.user.run(words[0], *LOCAL, *words[1:], program=self.program)
         self.did.append(f"{' '.join(words)} = {done.rc}")
         assert done.rc in ends, (self.did, done.text)
         assert "Traceback" not in done.text
@@ -158,8 +157,7 @@ class Day:
 
     def kill_here(self, *words: str) -> None:
         """Kill a command of this machine at some moment."""
-        at = words.index("--") if "--" in words else len(words)
-        running = self.user.begin(*words[:at], *LOCAL, *words[at:], program=self.program)
+        running = self.user.begin(words[0], *LOCAL, *words[1:], program=self.program)
         time.sleep(self.chance.uniform(0.1, 1.5))
         running.kill()
         running.end()

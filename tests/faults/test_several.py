@@ -10,9 +10,10 @@ import pytest
 
 from bootstrap.tasks import NAMES, find
 from bootstrap.tasks.command import HOSTS
-from tests.boxes import Rig, RigBox
-from tests.cli import Completed, User
+from tests.boxes import Rig
+from tests.cli import User
 from tests.faults.plugin import Faults
+from tests.main_job.rented import SeveralBoxes
 from tests.main_job.test_nodes import REDUCE
 from tests.main_job.used import start_used
 
@@ -58,32 +59,25 @@ train: {command: python train.py}
 """
 
 
-class Boxes:
-    """One user's boxes by their names: one for each fault, and two that are well."""
-
-    def __init__(self, user: User, boxes: dict[str, RigBox]) -> None:
-        self.user, self.boxes = user, boxes
-
-    def run(self, task: str, *names: str, more: tuple[str, ...] = ()) -> Completed:
-        """Type a task for these boxes."""
-        words = [word for name in names for word in ("--host", name)]
-        return self.user.run(task, *words, "--identity", str(self.boxes[ONE].identity), *more)
+def on(*names: str) -> list[str]:
+    return [word for name in names for word in ("--host", name)]
 
 
 @pytest.fixture(scope="module")
 def boxes(
     mirror_rig: Rig, shared_folder: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Boxes]:
+) -> Iterator[SeveralBoxes]:
+    """One user's boxes by their names: one for each fault, and two that are well."""
     one = {"/etc/ssh/sshd_config.d/one.conf": "MaxSessions 1\n"}
     made = {
         name: start_used(mirror_rig, "vast", shared_folder, files=one if name == ONE else None)
         for name in (FIRST, ONE, *SAYS)
     }
     user = User(tmp_path_factory.mktemp("several") / "home")
-    found = Boxes(user, made)
+    found = SeveralBoxes(user, made)
     user.repository("homework", boxstrap__yaml=PROFILE, reduce__py=REDUCE)
     for name, box in made.items():
-        found.run("setup", box.host_string, more=("--name", name)).must(0)
+        found.run("setup", *on(box.host_string), "--name", name).must(0)
     made["dead"].blackhole()
     made["refusing"].kill_sshd()
     made["changed"].new_host_key()
@@ -99,11 +93,11 @@ def test_the_fault_tests_of_several_boxes_cover_every_command_that_takes_several
 
 @pytest.mark.parametrize("task", TASKS)
 def test_a_command_for_several_boxes_names_each_failed_box_in_time_and_works_on_the_healthy_ones(
-    boxes: Boxes, faults: Faults, task: str
+    boxes: SeveralBoxes, faults: Faults, task: str
 ) -> None:
     with faults.attempt("several boxes, four of them faulty", task) as attempt:
         began = time.monotonic()
-        done = boxes.run(task, FIRST, ONE, *SAYS, more=TASKS[task])
+        done = boxes.run(task, *on(FIRST, ONE, *SAYS), *TASKS[task])
         attempt.noticed(time.monotonic() - began, at_most=SAID_WITHIN_S)
         assert done.rc == (0 if task in ENDS_WELL else 7), done.text
         lines = done.text.splitlines()
@@ -114,18 +108,18 @@ def test_a_command_for_several_boxes_names_each_failed_box_in_time_and_works_on_
             rows = dict(line.split()[:2] for line in done.out.split("BOX")[1].splitlines()[1:7])
             assert {name for name, code in rows.items() if code == "0"} == {FIRST, ONE}
             assert f"4 of 6 boxes failed: {', '.join(SAYS)}." in done.err
-        boxes.run(task, ONE, more=TASKS[task]).must(0)
+        boxes.run(task, *on(ONE), *TASKS[task]).must(0)
 
 
 @pytest.mark.parametrize("task", ["setup", "run"])
 @pytest.mark.parametrize("fault", SAYS)
 def test_no_node_of_a_training_is_started_when_one_of_its_boxes_fails(
-    boxes: Boxes, faults: Faults, task: str, fault: str
+    boxes: SeveralBoxes, faults: Faults, task: str, fault: str
 ) -> None:
     more = ("--set", "train.nodes=2", "--set", "train.command=python reduce.py 1")
     with faults.attempt(f"a node is {fault}", task) as attempt:
         began = time.monotonic()
-        done = boxes.run(task, FIRST, fault, more=more)
+        done = boxes.run(task, *on(FIRST, fault), *more)
         attempt.noticed(time.monotonic() - began, at_most=SAID_WITHIN_S)
         assert done.rc not in (0, 1), done.text
         assert SAYS[fault] in done.text, done.text

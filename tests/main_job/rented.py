@@ -75,3 +75,22 @@ class Rented:
     def status(self) -> dict[str, Any]:
         """What `status --json` says."""
         return self.run("status", "--json").must(0).json()
+
+    def planned(self, *words: str) -> dict[str, str]:
+        """The steps that would run, and why."""
+        steps = self.run("plan", "--json", *words).must(0).json()["steps"]
+        return {row["step"]: row["why"] for row in steps if row["runs"]}
+
+
+class SeveralBoxes:
+    """Boxes of one user, by name; all of the user's commands have their key."""
+
+    def __init__(self, user: User, boxes: dict[str, RigBox]) -> None:
+        self.user, self.boxes = user, boxes
+        self.identity = str(next(iter(boxes.values())).identity)
+
+    def begin(self, task: str, *words: str) -> Running:
+        return self.user.begin(task, "--identity", self.identity, *words)
+
+    def run(self, task: str, *words: str) -> Completed:
+        return self.begin(task, *words).end()

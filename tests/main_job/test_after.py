@@ -1,10 +1,8 @@
 """After a setup: status, logs, stop, boxes, verify. One box serves them all, in this order."""
 
-import base64
 import json
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pexpect
 import pytest
@@ -12,7 +10,6 @@ import pytest
 from tests.boxes import Rig
 from tests.cli import User
 from tests.main_job.rented import Rented
-from tests.nvml import stub
 from tests.plain_environment import BIN
 
 TRAIN = """\
@@ -173,13 +170,3 @@ def test_boxes_forget_makes_a_box_unknown_and_does_not_end_it(rented: Rented) ->
     assert "The box itself was not ended" in told
     assert rented.user.run("boxes", "--json").must(0).json()["boxes"] == []
     assert "No box is known yet" in rented.user.run("status").must(0).out
-
-
-def plant_gpu(rented: Rented, folder: Path, scenario: str) -> None:
-    """Install NVML's stand-in as the box's driver library, with this scenario."""
-    data = base64.b64encode(stub.build_library(folder).read_bytes()).decode()
-    rented.box.run("base64 -d >/usr/lib/libnvidia-ml.so.1; ldconfig", stdin=data)
-    rented.box.write("/etc/nvml-scenario", scenario)
-    rented.box.run("echo 'SetEnv NVML_SCENARIO=/etc/nvml-scenario' >>/etc/ssh/sshd_config")
-    rented.box.kill_sshd()
-    rented.box.start_sshd()

@@ -20,11 +20,6 @@ exec /usr/bin/"${0##*/}" "$@"
 """
 
 
-def step(rented: Rented, name: str) -> dict[str, object]:
-    planned = rented.run("plan", "--json").must(0).json()
-    return next(row for row in planned["steps"] if row["step"] == name)
-
-
 def test_a_look_at_a_box_that_was_set_up_starts_its_python_and_git_alone(rented: Rented) -> None:
     rented.user.repository(boxstrap__yaml=PROFILE)
     rented.run("setup").must(0)
@@ -68,7 +63,8 @@ def test_setup_trains_the_same_work_again_only_with_restart_even_if_its_run_died
     told = rented.run("status").must(0).out
     assert "train-2  died with the box  started" in told
     assert "boxstrap setup --restart" in told
-    assert step(rented, "train") == {"step": "train", "runs": False, "why": "died"}
+    planned = rented.run("plan", "--json").must(0).json()["steps"]
+    assert {"step": "train", "runs": False, "why": "died"} in planned
     assert "died with the box" in rented.run("plan").must(0).out
     again = rented.run("setup").must(10)
     assert "train-2 died with the box" in again.err
@@ -176,6 +172,6 @@ def test_setup_starts_no_run_without_train_and_no_second_if_its_own_record_is_mi
     rented.run("setup").must(0)
     # As after a power cut between the start of the run and its stamp.
     rented.as_user(f"rm {rented.folder}/steps/*/train.ok")
-    assert step(rented, "train") == {"step": "train", "runs": True, "why": "new"}
+    assert rented.planned()["train"] == "new"
     rented.run("setup").must(0)
     assert rented.runs() == ["train-1"]

@@ -58,11 +58,7 @@ class Trainer:
         self.over("train-1")
 
     def run(self, *words: str) -> Completed:
-        before, after = words, ()
-        if "--" in words:
-            at = words.index("--")
-            before, after = words[:at], words[at:]
-        return self.user.run(*before, "--host", "local", *after)
+        return self.user.run(words[0], "--host", "local", *words[1:])
 
     def train(self, word: str, *options: str) -> str:
         """Run to the end; return its output."""
@@ -139,12 +135,12 @@ def test_pull_brings_each_of_several_runs_in_one_tree_its_own_results(trainer: T
         {},
         {"ckpt": "third", "renamed": "third", "log": "first\nsecond\nthird\n", "third": "third"},
     ]
-    assert trainer.run("--dry", "down").must(0)
+    assert trainer.run("down", "--dry").must(0)
     assert list(trainer.folder("train-1").glob("results.kept/**/ckpt"))
     assert "results pulled" in trainer.run("status").must(0).out
     size = sum(len(text) for text in (*FIRST.values(), *SECOND.values()))
     would = f"copies of results that are at home: would be removed ({size} B)"
-    assert would in trainer.run("--dry", "clean").must(0).out
+    assert would in trainer.run("clean", "--dry").must(0).out
     refused = trainer.run("clean").must(2)
     assert "results of train-4, which are at home: would be removed" in refused.err
     assert "clean --host local --yes" in refused.err
@@ -155,13 +151,13 @@ def test_pull_brings_each_of_several_runs_in_one_tree_its_own_results(trainer: T
     assert states["train-4"] == "removed"
     assert not list((trainer.tree / "out").iterdir())
     assert not (trainer.folder("train-1") / "results.kept").exists()
-    assert trainer.run("--dry", "down").must(0)
+    assert trainer.run("down", "--dry").must(0)
     # What came home need not be kept again.
     before = list(trainer.folder("train-4").rglob("results.kept/**/*"))
     trainer.train("fourth")
     assert before == list(trainer.folder("train-4").rglob("results.kept/**/*")) == []
     trainer.run("pull", "--all").must(0)
-    assert trainer.run("--dry", "down").must(0)
+    assert trainer.run("down", "--dry").must(0)
 
 
 def test_run_is_refused_when_it_would_overwrite_results_too_large_to_copy(trainer: Trainer) -> None:
@@ -209,7 +205,7 @@ def test_pull_exits_with_9_and_leaves_out_a_result_edited_by_hand_after_its_run_
     rows = {row["path"]: row for row in trainer.manifest("train-1")["files"]}
     assert rows["out/more"]["after_run"] is True
     assert "after_run" not in rows["out/first"]
-    assert "out/ckpt: was changed after" in trainer.run("--dry", "down").must(9).err
+    assert "out/ckpt: was changed after" in trainer.run("down", "--dry").must(9).err
 
 
 @pytest.mark.parametrize("became", ["moved", "changed"])
@@ -222,7 +218,7 @@ def test_clean_leaves_results_on_the_box_that_are_not_at_home_any_more_as_they_w
         home.rename(home.with_name("mine"))
     else:
         (home / "out/ckpt").write_text("other")
-    for words in (("--dry", "clean"), ("clean", "--yes")):
+    for words in (("clean", "--dry"), ("clean", "--yes")):
         done = trainer.run(*words).must(0)
         assert "results of train-1 stay: what was pulled of them was moved or changed" in done.err
         assert "results of train-1, which are at home" not in done.out
@@ -255,7 +251,7 @@ def test_down_says_how_to_exclude_results_that_can_not_be_pulled(trainer: Traine
     elsewhere = trainer.user.home / "elsewhere"
     less = trainer.run("pull", "--run", "train-2", "--to", str(elsewhere)).must(9)
     assert "train-2: more of its results is at home in" in less.err
-    assert trainer.run("--dry", "down").must(0)
+    assert trainer.run("down", "--dry").must(0)
     assert trainer.results()["train-2"]["where"] == "home"
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.boxes import Rig, RigBox
-from tests.cli import Completed, Running, User
+from tests.boxes import Rig
+from tests.cli import User
+from tests.main_job.rented import SeveralBoxes
 from tests.main_job.used import start_used
 
 pytestmark = pytest.mark.sampled(of="module")
@@ -16,25 +17,11 @@ TRAIN = "import os, time\nprint('step 1 of', os.uname().nodename, flush=True)\nt
 NAMES = ("gpu-0", "gpu-1")
 
 
-class SeveralBoxes:
-    """A user's boxes gpu-0 and gpu-1, and gpu-dead, at whose address nothing answers."""
-
-    def __init__(self, user: User, boxes: dict[str, RigBox]) -> None:
-        self.user, self.boxes = user, boxes
-        self.identity = str(boxes["gpu-0"].identity)
-
-    def begin(self, *words: str) -> Running:
-        at = words.index("--") if "--" in words else len(words)
-        return self.user.begin(*words[:at], "--identity", self.identity, *words[at:])
-
-    def run(self, *words: str) -> Completed:
-        return self.begin(*words).end()
-
-
 @pytest.fixture(scope="module")
 def boxes(
     mirror_rig: Rig, shared_folder: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SeveralBoxes]:
+    """A user's boxes gpu-0 and gpu-1, and gpu-dead, at whose address nothing answers."""
     user = User(tmp_path_factory.mktemp("several") / "home")
     found = SeveralBoxes(
         user, {name: start_used(mirror_rig, "vast", shared_folder) for name in NAMES}

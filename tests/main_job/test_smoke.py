@@ -2,15 +2,14 @@
 
 import io
 import zipfile
-from pathlib import Path
 
 import pytest
 
 from tests.faults.plugin import Faults
-from tests.main_job.conftest import Rent
+from tests.main_job.conftest import Card
 from tests.main_job.rented import Rented
-from tests.main_job.test_after import TRAIN, plant_gpu
-from tests.nvml import scenarios, stub
+from tests.main_job.test_after import TRAIN
+from tests.nvml import scenarios
 
 pytestmark = pytest.mark.sampled(of="module")
 
@@ -44,18 +43,11 @@ def with_torch(rented: Rented, files: dict[str, str]) -> None:
     repository.commit({}, "A torch of our own")
 
 
-def show_gpu(rented: Rented, folder: Path) -> Rented:
-    """Make a box show a healthy A100, whose driver runs CUDA 12.4."""
-    if stub.compiler() is None:
-        pytest.skip("no C compiler: NVML's stand-in can't be built, boxes have no GPU")
-    plant_gpu(rented, folder, scenarios.A100)
-    return rented
-
-
 @pytest.fixture
-def with_gpu(rent: Rent, tmp_path: Path) -> Rented:
-    """A box that was set up before and shows a healthy A100."""
-    return show_gpu(rent("vast", used=True), tmp_path)
+def with_gpu(rented: Rented, card: Card) -> Rented:
+    """A box that was set up before and shows a healthy A100, whose driver runs CUDA 12.4."""
+    card(rented, scenarios.A100)
+    return rented
 
 
 def test_setup_without_torch_smoke_tests_gpus_by_nvml_alone(with_gpu: Rented) -> None:

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from tests.boxes import Rig, RigBox
-from tests.cli import Completed, Running, User
+from tests.cli import Completed, User
 from tests.main_job.conftest import Card
-from tests.main_job.rented import Rented
+from tests.main_job.rented import Rented, SeveralBoxes
 from tests.main_job.settled import Settled
 from tests.main_job.used import start_used
 from tests.nvml import scenarios
@@ -46,19 +46,8 @@ SWEEP = "parameters:\n  lr: [0.1, 0.2]\n  seed: [{}]\n"
 Fleet = Callable[..., "SweepBoxes"]
 
 
-class SweepBoxes:
+class SweepBoxes(SeveralBoxes):
     """A user's boxes gpu-0, gpu-1, …, and a sweep over them."""
-
-    def __init__(self, user: User, boxes: dict[str, RigBox]) -> None:
-        self.user, self.boxes = user, boxes
-        self.identity = str(next(iter(boxes.values())).identity)
-
-    def begin(self, *words: str) -> Running:
-        at = words.index("--") if "--" in words else len(words)
-        return self.user.begin(*words[:at], "--identity", self.identity, *words[at:])
-
-    def run(self, *words: str) -> Completed:
-        return self.begin(*words).end()
 
     def sweep(self, *words: str) -> Completed:
         return self.run("run", "--host", "gpu-*", "--sweep", "lr.yaml", *words)

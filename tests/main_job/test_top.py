@@ -7,9 +7,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from tests.main_job.conftest import Rent
+from tests.main_job.conftest import Card, Rent
 from tests.main_job.rented import Rented
-from tests.main_job.test_smoke import show_gpu, with_gpu  # noqa: F401 - a fixture
+from tests.nvml import scenarios
 from tests.waiting import wait_until
 
 PROFILE = "version: 1\ngpu: {smoke: none}\ntrain: {command: python train.py}\n"
@@ -21,8 +21,9 @@ def looks(told: str) -> Iterator[dict[str, Any]]:
         yield json.loads(line)
 
 
-def test_top_shows_the_gpu_of_a_box_over_a_single_login(rent: Rent, tmp_path: Path) -> None:
-    rented = show_gpu(rent("vast"), tmp_path)
+def test_top_shows_the_gpu_of_a_box_over_a_single_login(rent: Rent, card: Card) -> None:
+    rented = rent("vast")
+    card(rented, scenarios.A100)
     rented.user.repository(boxstrap__yaml=PROFILE, train__py=TRAIN)
     missing = rented.run("top", "--looks", "1").must(5)
     assert "boxstrap verify --host" in missing.err
@@ -68,11 +69,11 @@ def test_top_shows_the_gpu_of_a_box_over_a_single_login(rent: Rent, tmp_path: Pa
 
 
 def test_top_of_two_boxes_shows_a_box_as_lost_while_its_link_is_down(
-    rent: Rent,
-    with_gpu: Rented,  # noqa: F811
+    rent: Rent, rented: Rented, card: Card
 ) -> None:
     other = rent("vast", used=True)
-    with_gpu.run("verify").must(0)
+    card(rented, scenarios.A100)
+    rented.run("verify").must(0)
     other.run("verify").must(6)  # no GPU, but the sampler is placed anyway
     words = ("--every", "1", "--looks", "8", "--json", "--host", other.box.host_string)
     states: dict[str, list[str]] = {}
@@ -87,7 +88,7 @@ def test_top_of_two_boxes_shows_a_box_as_lost_while_its_link_is_down(
             assert line, going.end().text
             take(line)
 
-    with closing(with_gpu.begin("top", *words)) as going:
+    with closing(rented.begin("top", *words)) as going:
         read_until(lambda: sum("live" in seen for seen in states.values()) == 2)
         other.box.kill_sshd()
         read_until(lambda: any("lost" in seen for seen in states.values()))

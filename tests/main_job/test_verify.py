@@ -7,13 +7,9 @@ import pytest
 from tests.cli import Completed
 from tests.main_job.conftest import Card, Rent
 from tests.main_job.rented import Rented
-from tests.nvml import scenarios, stub
+from tests.nvml import scenarios
 
-pytestmark = [
-    pytest.mark.sampled(of="module"),
-    pytest.mark.boxes,
-    pytest.mark.skipif(stub.compiler() is None, reason="no C compiler for the stand-in for NVML"),
-]
+pytestmark = pytest.mark.sampled(of="module")
 GPU = ("--set", "gpu.require=true")
 
 

@@ -1,4 +1,5 @@
-"""What EC2, Google Cloud and Azure do alike: places, quotas, permissions, rooms that are full."""
+"""What EC2, Google Cloud and Azure do alike, and what every offer would refuse: places, quotas,
+permissions, rooms that are full."""
 
 from collections.abc import Callable
 from typing import Any
@@ -234,6 +235,8 @@ _422 = 422, {"title": "Unprocessable", "status": 422, "detail": "no such field"}
         ("azure", with_own(may_not="resourceGroups/write"), "lacks this permission"),
         ("azure", with_own(may_not="deployments/write"), "lacks this permission"),
         ("azure", with_own(is_disabled=True), "its credit is used up, or a balance is owed"),
+        ("hf", with_fault("POST /api/jobs", (402, {"error": "Pre-paid credit"})), "Pre-paid"),
+        ("hf", with_fault("POST /api/jobs", (403, {"error": "only to PRO users"})), "to PRO users"),
     ],
     indirect=["world"],
 )

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -19,25 +19,17 @@ from bootstrap.errors import (
 from bootstrap.fleet.fan_out import fan_out
 from bootstrap.link import KnownBox, save_box
 from bootstrap.link.target import AT_ONCE
-from bootstrap.providers import PROVIDERS, ApiKey, RentedBox, RentedState, RentOrder
+from bootstrap.providers import RentedBox, RentedState, RentOrder
 from bootstrap.renting import Rental, RentalState, cluster, rental
 from bootstrap.renting.money import MoneyCaps, OverCapError
 from bootstrap.renting.up import in_one_network, refuse_incomplete
-from tests.providers.accounts import FAULTS, KEY, REFUSED_KEYS
-from tests.providers.renting_world import RentingWorld, renting_world
+from tests.providers.accounts import FAULTS, REFUSED_KEYS
+from tests.providers.renting_world import RentingWorld
 from tests.waiting import PATIENCE_S
 
+PROVIDER, IS_LISTED = "runpod", False
 ORDER = RentOrder(max_price=1.0, network="nodes", boxes=2)
 CLUSTERS = "/v2/clusters"
-
-
-@pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[RentingWorld]:
-    """An account at RunPod."""
-    with renting_world("runpod", monkeypatch) as made:
-        yield made
-        assert {"71", "72"} <= {box.id for box in made.simulation.boxes}, "not ours, and gone"
-        assert made.most_unknown <= 1, "rented again while nobody knew"
 
 
 def orders(world: RentingWorld) -> int:
@@ -67,11 +59,7 @@ def test_a_runpod_cluster_is_rented_by_one_request_and_each_of_its_boxes_gets_a_
     # Each is found again, and nothing is ordered for it.
     again, _ = world.up(order=ORDER, instead_of=frozenset({box.host}))
     assert (again.host, again.ready, orders(world)) == ("runpod:9002", True, 1)
-    assert [each.name for each in account_of(world).find_mark(box.mark)] == [box.mark, box.mark]
-
-
-def account_of(world: RentingWorld) -> cluster.CloudAccount:
-    return PROVIDERS[world.simulation.provider](ApiKey(KEY, "a test"))
+    assert [each.name for each in world.account.find_mark(box.mark)] == [box.mark, box.mark]
 
 
 def test_runpod_clusters_are_rented_from_the_secure_cloud_alone(world: RentingWorld) -> None:
@@ -143,7 +131,7 @@ def test_a_cluster_without_pods_yet_is_listed_and_never_ordered_again(
     with pytest.raises(NoOfferError, match="c9001 has no pods yet") as unknown:
         world.up(order=ORDER)
     assert unknown.value.is_final
-    (listed,) = [each for each in account_of(world).boxes() if each.cluster]
+    (listed,) = [each for each in world.account.boxes() if each.cluster]
     assert (listed.id, listed.is_unfilled) == ("c9001", True)
     (asked,) = rental.all_rentals()
     # However long that takes, it is not taken for one that was never made.
@@ -240,7 +228,7 @@ def test_no_second_cluster_is_ordered_if_the_key_can_not_list_clusters(world: Re
     assert orders(world) == 1
     # Where there is none, its refusal is nobody's business.
     world.simulation.boxes = world.simulation.boxes[:2]
-    assert len(account_of(world).boxes()) == 2
+    assert len(world.account.boxes()) == 2
 
 
 def test_up_counts_the_lease_of_each_box_of_an_unfinished_cluster_toward_max_dollars(

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from bootstrap.errors import NoOfferError, UnreachableError
-from bootstrap.providers import PROVIDERS, ApiKey, CloudAccount, RefusedError, accounts
+from bootstrap.errors import UnreachableError
+from bootstrap.providers import RefusedError, accounts
 from bootstrap.providers.offer import AFTER_LEASE_S, RentedState, RentOrder, limit_s
 from bootstrap.renting import offers_of
 from tests.boxes.loopback import LoopbackBox
@@ -18,7 +18,6 @@ from tests.providers.accounts import (
     KEY,
     LOADING_S,
     STARTED,
-    SimulatedAccount,
     SimulatedBox,
     SimulatedClock,
     simulated,
@@ -28,15 +27,6 @@ from tests.providers.renting_world import MARK, PUBLIC, RentingWorld
 PROVIDER, IS_LISTED = "hf", False
 DAY_S = 24 * 3600 + AFTER_LEASE_S
 ACCELERATOR = {"type": "gpu", "model": "T4", "quantity": "1", "vram": "16 GB", "manufacturer": "x"}
-
-
-@pytest.fixture
-def simulation(world: RentingWorld) -> SimulatedAccount:
-    return world.simulation
-
-
-def account_there() -> CloudAccount:
-    return PROVIDERS["hf"](ApiKey(KEY, "a test"))
 
 
 def test_a_hugging_face_job_is_rented_found_by_its_name_and_cancelled(world: RentingWorld) -> None:
@@ -67,41 +57,41 @@ def test_a_hugging_face_job_is_rented_found_by_its_name_and_cancelled(world: Ren
 
 
 def test_boxstrap_sends_the_same_request_for_a_job_as_the_hugging_face_library(
-    simulation: SimulatedAccount, monkeypatch: pytest.MonkeyPatch
+    world: RentingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent = list[Any]()
-    rent = simulation.rent
+    rent = world.simulation.rent
 
     def seen(offer: Any, label: str, order: Any) -> SimulatedBox:
         sent.append(order)
         return rent(offer, label, order)
 
-    monkeypatch.setattr(simulation, "rent", seen)
-    account = account_there()
+    monkeypatch.setattr(world.simulation, "rent", seen)
+    account = world.account
     order = RentOrder(lease_hours=2, image="python:3.12")
     ours = account.rent(offers_of([account], order)[0][0], order, MARK, PUBLIC)
     # As itself, it is turned away by the rule for our own requests alone.
     from huggingface_hub import HfApi  # it takes each worker a moment to import
 
-    theirs = HfApi(endpoint=simulation.url, token=KEY)
+    theirs = HfApi(endpoint=world.simulation.url, token=KEY)
     made = theirs.run_job(
         **{"image": "python:3.12", "command": ["sleep", "infinity"], "flavor": "t4-small"},
         **{"timeout": 2 * 3600 + AFTER_LEASE_S, "name": MARK, "ssh": True, "namespace": "me"},
         env={"BOXSTRAP_JOB": "1"},
     )
     assert json.dumps(sent[0], sort_keys=True) == json.dumps(sent[1], sort_keys=True)
-    simulation.clock.sleep(LOADING_S)
+    world.simulation.clock.sleep(LOADING_S)
     listed = {job.id for job in theirs.list_jobs(status=["RUNNING"], namespace="me")}
     assert listed == {box.id for box in account.boxes()} == {"71", "72", ours, made.id}
     job = theirs.inspect_job(job_id=ours, namespace="me")
     assert job.status.ssh_url == "ssh://root@127.0.0.1:22"
     assert job.labels == {"name": MARK}
     assert [one.name for one in theirs.list_jobs_hardware()][1:] == [
-        one.id for one in simulation.offers
+        one.id for one in world.simulation.offers
     ]
     theirs.cancel_job(job_id=made.id, namespace="me")
-    assert simulation.destroyed == [made.id]
-    simulation.violations.clear()  # it called itself by its own name
+    assert world.simulation.destroyed == [made.id]
+    world.simulation.violations.clear()  # it called itself by its own name
 
 
 def test_the_limit_of_a_hugging_face_job_is_half_an_hour_after_its_lease() -> None:
@@ -130,12 +120,12 @@ def test_up_rents_another_hugging_face_job_after_the_first_reached_its_time_limi
 
 
 def test_a_hugging_face_job_without_ssh_is_refused_as_unreachable_with_that_reason(
-    simulation: SimulatedAccount,
+    world: RentingWorld,
 ) -> None:
-    boxes = simulation.boxes
+    boxes = world.simulation.boxes
     boxes[0].order = {"timeoutSeconds": 10**6}
     boxes[1].user = "-oProxyCommand=x y"
-    found = {box.id: box for box in account_there().boxes()}
+    found = {box.id: box for box in world.account.boxes()}
     assert [found[box_id].address for box_id in ("71", "72")] == ["", ""]
     assert "without --ssh" in found["71"].said
     with pytest.raises(UnreachableError, match="without --ssh"):
@@ -155,15 +145,15 @@ def test_a_hugging_face_job_without_ssh_is_refused_as_unreachable_with_that_reas
     ],
 )
 def test_a_list_of_hugging_face_jobs_with_a_malformed_value_is_an_unreachable_error(
-    simulation: SimulatedAccount, said: dict[str, object]
+    world: RentingWorld, said: dict[str, object]
 ) -> None:
-    account = account_there()
+    account = world.account
     account.boxes()  # so it knows the user's name and the hardware
     owner = {"id": "1", "name": "n", "type": "user"}
     job = {"id": "71", "owner": owner, "status": {"stage": "RUNNING"}, "flavor": "x"}
-    simulation.faults = [(200, [job])]
+    world.simulation.faults = [(200, [job])]
     assert [box.id for box in account.boxes()] == ["71"]
-    simulation.faults = [(200, [{**job, **said}])]
+    world.simulation.faults = [(200, [{**job, **said}])]
     with pytest.raises(UnreachableError):
         account.boxes()
 
@@ -182,38 +172,26 @@ def test_a_list_of_hugging_face_jobs_with_a_malformed_value_is_an_unreachable_er
     ],
 )
 def test_a_list_of_hugging_face_hardware_with_a_malformed_value_is_an_unreachable_error(
-    simulation: SimulatedAccount, said: dict[str, object]
+    world: RentingWorld, said: dict[str, object]
 ) -> None:
     one = {
         **dict.fromkeys(("name", "prettyName", "cpu", "ram", "ephemeralStorage"), "x"),
         **{"unitCostMicroUSD": 1, "unitCostUSD": 1.0, "unitLabel": "hour"},
         "accelerator": {**ACCELERATOR, "vram": "1.2.3 GB"},
     }
-    simulation.faults = [(200, [one])]
-    assert [offer.gpu for offer in account_there().catalog(RentOrder())] == ["T4"]
-    simulation.faults = [(200, [{**one, **said}])]
+    world.simulation.faults = [(200, [one])]
+    assert [offer.gpu for offer in world.account.catalog(RentOrder())] == ["T4"]
+    world.simulation.faults = [(200, [{**one, **said}])]
     with pytest.raises(UnreachableError):
-        account_there().catalog(RentOrder())
+        world.account.catalog(RentOrder())
 
 
-def test_up_tries_no_other_offer_after_hugging_face_refuses_for_lack_of_credit_or_plan(
-    simulation: SimulatedAccount,
+def test_a_refused_cancel_of_a_hugging_face_job_is_an_error_only_while_that_job_goes_on(
+    world: RentingWorld,
 ) -> None:
-    account = account_there()
-    offer = offers_of([account], RentOrder())[0][0]
+    account, simulation = world.account, world.simulation
     assert account.find_mark(MARK) == []  # so it knows the user's name
-    for status, said, is_final in (
-        (402, "Pre-paid credit balance is insufficient", True),
-        (403, "Jobs are available to PRO users", True),
-        (400, "this hardware is not available", False),
-    ):
-        simulation.faults = [(status, {"error": said})]
-        with pytest.raises(NoOfferError, match=said) as refused:
-            account.rent(offer, RentOrder(), MARK, PUBLIC)
-        assert refused.value.is_final is is_final
-    assert simulation.rented == []
     simulation.boxes.append(SimulatedBox("73"))
-    # One that goes on was not cancelled, whatever the reason; one that has ended is.
     simulation.faults = [(409, {"error": "not now"})]
     with pytest.raises(RefusedError, match="not now"):
         account.destroy("73")
@@ -223,11 +201,11 @@ def test_up_tries_no_other_offer_after_hugging_face_refuses_for_lack_of_credit_o
     assert simulation.destroyed == []
 
 
-def test_hugging_face_has_no_offers_for_a_volume_or_for_spot(simulation: SimulatedAccount) -> None:
-    assert account_there().catalog(RentOrder(volume="me/bucket")) == []
-    assert account_there().catalog(RentOrder(spot=True)) == []
-    simulation.offers[0].count, simulation.offers[0].memory_gib = 4, 24
-    (one, *_) = account_there().catalog(RentOrder())
+def test_hugging_face_has_no_offers_for_a_volume_or_for_spot(world: RentingWorld) -> None:
+    assert world.account.catalog(RentOrder(volume="me/bucket")) == []
+    assert world.account.catalog(RentOrder(spot=True)) == []
+    world.simulation.offers[0].count, world.simulation.offers[0].memory_gib = 4, 24
+    (one, *_) = world.account.catalog(RentOrder())
     assert (one.gpu_count, one.memory_gib) == (4, 24)
 
 

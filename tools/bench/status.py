@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from statistics import median
-from types import SimpleNamespace
-from typing import Any
 
-from tests.main_job.test_after import plant_gpu
 from tests.nvml import scenarios
+from tests.nvml.stub import build_library
 from tools.bench import clock
 from tools.bench.competitors import ssh_true
 from tools.bench.stage import Stage, StagePlace
@@ -44,8 +42,7 @@ done
 def measure(stage: Stage, runs: int) -> list[BenchRow]:
     """Measure both in turn, so that each gets the same load of this machine."""
     near = stage.box("vast")
-    here: Any = SimpleNamespace(box=near.box)
-    plant_gpu(here, stage.folder, scenarios.A100)
+    near.box.show_card(build_library(stage.folder), scenarios.A100)
     repository = stage.repository("many", {"train.py": _TRAIN, "boxstrap.yaml": _PROFILE})
     tell("a box with a run that lives, and others that are over")
     for place in (near, stage.far(near)):  # first contact at each address

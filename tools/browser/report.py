@@ -11,8 +11,8 @@ from pathlib import Path
 from tests.boxes import Rig
 from tests.main_job.rented import Rented
 from tests.main_job.settled import Settled
-from tests.main_job.test_after import plant_gpu
 from tests.nvml import scenarios
+from tests.nvml.stub import build_library
 from tools.browser import browse
 
 PROFILE = """\
@@ -40,7 +40,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, Rig(mirror=True) as rig:
         rented = Rented(user, rig.start("vast"))
         try:
-            plant_gpu(rented, Path(folder), scenarios.A100)
+            rented.box.show_card(build_library(Path(folder)), scenarios.A100)
             rented.run("setup").must(0)
             rented.run("wait").must(0)
             rented.run("pull").must(0)
