@@ -13,6 +13,7 @@ from bootstrap.boxes.answers import BoxDocument, documents
 from bootstrap.errors import BoxLacksError, BusyError, UsageError
 from bootstrap.link.exchange import AnswerStream, stream_script
 from bootstrap.link.query import AskedBox, ask
+from bootstrap.link.record import name_of_key
 from bootstrap.link.wire import PIECE, LinkLost, NoAnswer, Wire
 from bootstrap.sizes import size
 from bootstrap.value import Document, dataclass, field
@@ -173,7 +174,7 @@ def parse_trees(answer: bytes, wire: Wire, box: str) -> Cleaned:
     holds: list[TreeContent] = []
     things: list[DisposableThing] = []
     copied = 0
-    unknown = ""
+    unknown = owner = ""
     kinds = set[str]()
     for said in documents(answer):
         kinds.add(said.kind)
@@ -192,7 +193,8 @@ def parse_trees(answer: bytes, wire: Wire, box: str) -> Cleaned:
             if became in _BECAME:
                 things.append(DisposableThing(what, name, became, size))
         elif said.kind == "unknown":
-            unknown = name
+            key = said.text("key")
+            unknown, owner = name, name_of_key(key) if _are_names(key, name) else ""
     if "busy" in kinds:
         raise BusyError(
             "a setup is at work on this box; nothing was removed.",
@@ -200,12 +202,13 @@ def parse_trees(answer: bytes, wire: Wire, box: str) -> Cleaned:
             hint=f"Wait for it to end, or cancel it: boxstrap stop --setup --host {box}",
         )
     if unknown:
-        listed = "".join(f"\n  {tree.name}" for tree in trees) or " none"
-        raise UsageError(
-            f"there is no tree {unknown} on this box; there is:{listed}",
-            where=wire.label,
-            hint="Nothing was removed.",
-        )
+        listed = "".join(f"\n  {tree.name}" for tree in trees)
+        what = f"there is no tree {unknown} on this box" + (f"; there is:{listed}" if trees else ".")
+        hint = "Nothing was removed."
+        if owner:
+            what = f"{unknown} is a tree of {owner}, another repository."
+            hint += f" In its repository: boxstrap clean --host {box} --discard {unknown}"
+        raise UsageError(what, where=wire.label, hint=hint)
     if "over" not in kinds:
         if not wire.alive():
             raise LinkLost(wire.label)

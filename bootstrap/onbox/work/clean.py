@@ -138,13 +138,16 @@ def clean_all(
     home: str, key: str, discard: Collection[str], *, look: bool
 ) -> Iterator[dict[str, Any]]:
     """Yield what became of everything."""
+    beside = [tree for tree in trees_of(home) if tree.number != "1"]
+    trees = [tree for tree in beside if key in ("", tree.key)]
+    own = [tree.name for tree in trees]
+    for name in (name for name in discard if name not in own):
+        others = "".join([tree.key for tree in beside if tree.name == name][:1])
+        yield {"kind": "unknown", "name": name, "key": others}
+        look = True
     if not os.path.isdir(f"{home}/steps"):
         return
     with open(f"{home}/lock", "ab") as lock:
-        trees = [tree for tree in trees_of(home) if tree.number != "1"]
-        for name in set(discard).difference(tree.name for tree in trees):
-            yield {"kind": "unknown", "name": name}
-            look = True
         try:
             if not look:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -157,8 +160,7 @@ def clean_all(
             yield {"kind": "thing", "what": what, "name": name, "bytes": size, "became": became}
             going.update(files if became == "safe" else {})
         for tree in trees:
-            if key in ("", tree.key):
-                yield from clean(tree, discard, going, look=look)
+            yield from clean(tree, discard, going, look=look)
 
 
 def main() -> None:

@@ -54,11 +54,11 @@ class Beside:
         own = ("-c", "user.name=me", "-c", "user.email=me@example.org", "-C", str(self.tree))
         self.placed.repo.git(*own, *arguments)
 
-    def clean(self, *discard: str, look: bool = False) -> TreeBeside:
+    def clean(self, *discard: str, look: bool = False, key: str = "k") -> TreeBeside:
         """Clean; return what became of the tree."""
         wire = LocalWire()
         said = clean_trees(
-            login_on(wire, str(self.home.parent)), repo_key="k", discard=discard, look=look
+            login_on(wire, str(self.home.parent)), repo_key=key, discard=discard, look=look
         ).trees
         assert len(said) == 1
         return said[0]
@@ -252,12 +252,24 @@ def test_clean_without_a_terminal_is_wrong_usage_and_prints_the_command_to_type(
     assert refused.value.hint.endswith("boxstrap clean --host gpu --discard h@2 --yes")
 
 
-def test_clean_removes_nothing_for_a_wrong_tree_name_or_while_a_setup_runs(box: Beside) -> None:
-    with pytest.raises(
-        UsageError, match=r"no tree homework@3 on this box; there is:\n  homework@2"
-    ):
-        box.clean("homework@3", "homework@2")
+@pytest.mark.parametrize(
+    ("key", "name", "what"),
+    [
+        ("k", "homework@3", "there is no tree homework@3 on this box; there is:\n  homework@2"),
+        ("other", "homework@3", "there is no tree homework@3 on this box."),
+        ("other", "homework@2", "homework@2 is a tree of k, another repository."),
+    ],
+)
+def test_clean_removes_nothing_for_a_wrong_tree_name_and_says_whose_it_is(
+    box: Beside, key: str, name: str, what: str
+) -> None:
+    with pytest.raises(UsageError) as refused:
+        box.clean("homework@2", name, key=key)
+    assert refused.value.what == what
     assert box.tree.is_dir()
+
+
+def test_clean_removes_nothing_while_a_setup_runs(box: Beside) -> None:
     held = ["flock", box.home / "lock", "sh", "-c", "echo; cat"]
     with subprocess.Popen(held, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout
