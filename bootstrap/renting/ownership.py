@@ -112,10 +112,10 @@ def _checked(account: CloudAccount, box_id: str, box: BoxLogin) -> RentedBox:
     end = box.endpoint
     place = place_of(end.hostname, end.port, end.user) if end else ("", 0, "")
     if place not in {place_of(address, port, rented.user) for address, port in rented.ways()}:
+        at = f"{rented.address}:{rented.port}" if rented.address else "no address"
         raise NotSafeError(
-            f"your account at {account.title} has {host} at {rented.address or 'no address'}:"
-            f"{rented.port}, and this login leads to {end.label if end else 'this machine'}: it "
-            "may be another box.",
+            f"your account at {account.title} has {host} at {at}, and this login leads to "
+            f"{end.label if end else 'this machine'}: it may be another box.",
             where=box.name,
             hint=f"Nothing was destroyed. If you mean that one: boxstrap down --host {host}",
         )

@@ -267,6 +267,8 @@ def test_down_by_ssh_address_destroys_a_box_only_if_its_account_has_that_box_id_
     refused = user.run(*down, "--discard").must(9).err
     assert "has runpod:victim at 10.9.8.7:2222" in refused
     assert "it may be another box" in refused
+    pods.boxes[1].state = "stopped"
+    assert "has runpod:victim at no address, and" in user.run(*down, "--discard").must(9).err
     # It names a box that the account doesn't have.
     there.tell(RUNPOD_POD_ID="none")
     assert "has no box none, as it calls itself" in user.run(*down).must(0).out
