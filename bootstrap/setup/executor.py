@@ -244,9 +244,8 @@ class SetupExecutor:
         if not self.request.only:
             self.box.note_held({*(self.box.known.held_secrets or ()), *self.payload.secrets.names})
         if self.request.restart and box_state.live_run:
-            self.reporter.note(
-                "restart", f"{box_state.live_run.name} is running: it is stopped first"
-            )
+            live = box_state.live_run
+            self.reporter.note("restart", f"{live.name} is {live.state}: it is stopped first")
         setup = new_setup_id()
         self.box.cancel.check()
         try:
@@ -261,9 +260,10 @@ class SetupExecutor:
             step = next((step for step in self.payload.steps if step.name == name), None)
             if step is None:
                 raise UsageError(f"--redo {name}: the profile asks for nothing there.")
-            if step.per_repo and box_state.live_run and not self.request.restart:
+            live = box_state.live_run
+            if step.per_repo and live and not self.request.restart:
                 raise BusyError(
-                    f"{box_state.live_run.name} is running: its tree stays as it is.",
+                    f"{live.name} is {live.state}: its tree stays as it is.",
                     where=self.box.label,
                     hint="Wait for its end, or add --restart, which stops it first.",
                 )

@@ -188,7 +188,7 @@ def _not_started(run: Run, commit: str, command: str, differing: Sequence[str]) 
     if run.commit == commit and "commit" in differing:
         told[differing.index("commit")] = "changes since that commit"
     return (
-        f"{run.name} is running (commit {run.commit[:12]}); not started: "
+        f"{run.name} is {run.state} (commit {run.commit[:12]}); not started: "
         f"other {', '.join(told) or 'work'}."
     )
 

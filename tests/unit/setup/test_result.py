@@ -229,19 +229,29 @@ def test_setup_names_a_host_that_dns_does_not_find_without_credentials(log: byte
     assert named_in("no-dns", log.replace(b"//", b"//me:token@")) in ("no-such.org", "")
 
 
+RESULT = SetupResult(
+    box="my-box", setup="", alias="", commit="", snapshot="", changes=ChangeCount(),
+    repo_dir="", run=None, first_lines=None, last_lines=(), waits_for=None, differs=(),
+    seconds=0, own_folder=False, login=end().box, profile=Profile(), box_state=BoxState(),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("state", ["running", "queued"])
+def test_setup_beside_a_run_of_other_work_says_whether_that_one_runs_or_is_queued(
+    state: str,
+) -> None:
+    with pytest.raises(BoxstrapError, match=rf"train-1 is {state} \(commit a+\); not started"):
+        replace(RESULT, waits_for=run("train-1", state=state)).raise_for_status()
+
+
 @pytest.mark.parametrize("first_lines", [None, ("no data",)], ids=["before", "just now"])
 def test_setup_after_a_failed_training_lists_the_changes_after_which_it_trains_again(
     first_lines: tuple[str, ...] | None,
 ) -> None:
     """Data that was pushed leaves the work the same: the same command would only say so again."""
-    failed = run("train-1", rc=1)
-    result = SetupResult(
-        box="my-box", setup="", alias="", commit="", snapshot="", changes=ChangeCount(),
-        repo_dir="", run=failed, first_lines=first_lines, last_lines=(), waits_for=None, differs=(),
-        seconds=0, own_folder=False, login=end().box, profile=Profile(), box_state=BoxState(),
-    )  # fmt: skip
+    failed = replace(RESULT, run=run("train-1", rc=1), first_lines=first_lines)
     with pytest.raises(BoxstrapError) as caught:
-        result.raise_for_status()
+        failed.raise_for_status()
     assert "profile's command, python, env or data, the same command" in caught.value.hint
     assert "anything else, such as data that you pushed or other packages" in caught.value.hint
     assert caught.value.hint.endswith("boxstrap setup --restart --host my-box")
