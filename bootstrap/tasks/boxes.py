@@ -89,46 +89,26 @@ _MOST_ENDED = 10  # number of boxes given back that are listed, the latest first
     JSON,
     Option("all_", "What the accounts have that you pay for: asks the providers.", False),
     Option("group", "Only those of this group."),
-    Option("forget", f"Forget this box: {', '.join(_REMOVED)}."),
+    Option("forget", f"Forget this box: {', '.join(_REMOVED)}. Repeatable.", many=True),
     changes=("forget",),
 )
 def boxes(call: Call) -> None:
     """List the boxes that are known here, the newest first; or all that your accounts pay for.
     Example: boxstrap boxes --all"""
-    from bootstrap.boxes.alias import drop_alias
-    from bootstrap.boxes.at_home import all_kept, last_met, seen_on
+    from bootstrap.boxes.at_home import last_met
     from bootstrap.link import shared
-    from bootstrap.link.forgotten import forget_box, is_forgotten
     from bootstrap.link.record import all_boxes, ended_boxes, is_newer, unreadable_record
-    from bootstrap.link.registry import box_by_name
     from bootstrap.runs.known_runs import known_on
     from bootstrap.ui.layout import laid_out
 
-    name = call.given["forget"]
+    names = call.given["forget"]
     if call.given["all_"]:
-        if name or call.given["group"]:
+        if names or call.given["group"]:
             raise UsageError("--all, --group or --forget: name one of them.")
         _list_rented(call)
         return
-    if name:
-        box = box_by_name(name) or next(
-            (lost for lost in unreadable_record() if lost.name == name), None
-        )
-        if box is None:
-            what = f"there is no box {name!r}."
-            what = f"{name} was forgotten here before." if is_forgotten(name) else what
-            raise UsageError(what, hint="See which: boxstrap boxes")
-        shared.close(box)
-        only_there = {one.id for one in seen_on(box)} - {one.id for one in all_kept()}
-        forget_box(box)
-        unlisted = f"Runs that never came home, and are no longer listed: {len(only_there)}. "
-        unlisted = unlisted if only_there else ""
-        drop_alias(call.screen)
-        call.screen.result(
-            {"forgotten": box.name, "removed": list(_REMOVED)},
-            f"forgotten: {box.name} ({', '.join(_REMOVED)}). {unlisted}"
-            "The box itself was not ended: while it runs, it costs money.",
-        )
+    if names:
+        _forget(call, list(dict.fromkeys(names)))
         return
     known = all_boxes()
     if call.given["group"]:
@@ -164,6 +144,38 @@ def boxes(call: Call) -> None:
             ]
         ),
     )
+
+
+def _forget(call: Call, names: Sequence[str]) -> None:
+    """Raises UsageError if one of them is no known box: then none is forgotten."""
+    from bootstrap.boxes.alias import drop_alias
+    from bootstrap.boxes.at_home import all_kept, seen_on
+    from bootstrap.link import shared
+    from bootstrap.link.forgotten import forget_box, is_forgotten
+    from bootstrap.link.record import unreadable_record
+    from bootstrap.link.registry import box_by_name
+
+    lost = {box.name: box for box in unreadable_record()}
+    meant = {}
+    for name in names:
+        box = box_by_name(name) or lost.get(name)
+        if box is None:
+            what = f"there is no box {name!r}."
+            what = f"{name} was forgotten here before." if is_forgotten(name) else what
+            raise UsageError(what, hint="See which: boxstrap boxes")
+        meant[box.name] = box
+    told = []
+    for box in meant.values():
+        shared.close(box)
+        only_there = {one.id for one in seen_on(box)} - {one.id for one in all_kept()}
+        forget_box(box)
+        unlisted = f"Runs that never came home, and are no longer listed: {len(only_there)}. "
+        told.append(
+            f"forgotten: {box.name} ({', '.join(_REMOVED)}). {unlisted if only_there else ''}"
+            "The box itself was not ended: while it runs, it costs money."
+        )
+    drop_alias(call.screen)
+    call.screen.result({"forgotten": [*meant], "removed": list(_REMOVED)}, "\n".join(told))
 
 
 def _list_rented(call: Call) -> None:

@@ -217,7 +217,7 @@ DOCUMENTS: Mapping[str, tuple[Any, ...]] = {
     "boxes": (
         {"boxes": list[ListedBox], "unreadable": list[str], "ended": list[EndedBox]},
         {"**": RentedBoxes, "perhaps_rented": list[Rental]},
-        {"forgotten": str, "removed": list[str]},
+        {"forgotten": list[str], "removed": list[str]},
     ),
     "clean": (
         {

@@ -83,7 +83,9 @@ def test_a_command_for_a_run_that_only_one_box_has_needs_no_host(at: User) -> No
     assert "gpu7 was forgotten here, and gpu7/train-1 did not come home." in again
     assert "gpu7 was forgotten here before." in at.run("boxes", "--forget", "gpu7").must(2).err
     record.save_box(KnownBox("third", "root@127.0.0.1:3", "127.0.0.1", port=3))
-    at.run("boxes", "--forget", "gpu").must(0)
+    at.run("boxes", "--forget", "gpu", "--forget", "gpu7").must(2)
+    both = at.run("boxes", "--forget", "gpu", "--forget", "third", "--json").must(0).json()
+    assert both["forgotten"] == ["gpu", "third"]
     assert "known to have" not in at.run("stop", "--run", "train-2").must(4).err
 
 

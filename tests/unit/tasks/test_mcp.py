@@ -118,7 +118,7 @@ def test_every_non_interactive_command_is_an_mcp_tool_marked_whether_it_only_rea
         ("lease", {"extend": "2h"}, True),
         ("stop", {"host": "gpu"}, True),
         ("boxes", {"all": True}, False),
-        ("boxes", {"forget": "gpu"}, True),
+        ("boxes", {"forget": ["gpu"]}, True),
     ],
 )
 def test_mcp_asks_before_a_command_that_costs_money_or_destroys(
@@ -350,7 +350,7 @@ DECLINED = [
     ("clean", {"host": "local", "yes": True}),
     ("secrets", {"host": "local", "wipe": True}),
     ("lease", {"extend": "2h"}),
-    ("boxes", {"forget": "local"}),
+    ("boxes", {"forget": ["local"]}),
     ("pull", {"host": ["local"], "without": ["*"]}),
 ]
 
