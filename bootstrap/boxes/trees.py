@@ -174,7 +174,7 @@ def parse_trees(answer: bytes, wire: Wire, box: str) -> Cleaned:
     holds: list[TreeContent] = []
     things: list[DisposableThing] = []
     copied = 0
-    unknown = owner = ""
+    unknown: BoxDocument | None = None
     kinds = set[str]()
     for said in documents(answer):
         kinds.add(said.kind)
@@ -193,8 +193,7 @@ def parse_trees(answer: bytes, wire: Wire, box: str) -> Cleaned:
             if became in _BECAME:
                 things.append(DisposableThing(what, name, became, size))
         elif said.kind == "unknown":
-            key = said.text("key")
-            unknown, owner = name, name_of_key(key) if _are_names(key, name) else ""
+            unknown = said
     if "busy" in kinds:
         raise BusyError(
             "a setup is at work on this box; nothing was removed.",
@@ -202,13 +201,8 @@ def parse_trees(answer: bytes, wire: Wire, box: str) -> Cleaned:
             hint=f"Wait for it to end, or cancel it: boxstrap stop --setup --host {box}",
         )
     if unknown:
-        listed = "".join(f"\n  {tree.name}" for tree in trees)
-        what = f"there is no tree {unknown} on this box" + (f"; there is:{listed}" if trees else ".")
-        hint = "Nothing was removed."
-        if owner:
-            what = f"{unknown} is a tree of {owner}, another repository."
-            hint += f" In its repository: boxstrap clean --host {box} --discard {unknown}"
-        raise UsageError(what, where=wire.label, hint=hint)
+        what, hint = _unknown_tree(unknown, trees, box)
+        raise UsageError(what, where=wire.label, hint=f"Nothing was removed.{hint}")
     if "over" not in kinds:
         if not wire.alive():
             raise LinkLost(wire.label)
@@ -218,6 +212,16 @@ def parse_trees(answer: bytes, wire: Wire, box: str) -> Cleaned:
             hint=f"Look what it has: boxstrap status --host {box}",
         )
     return Cleaned(sorted(trees, key=_order), copied, things)
+
+
+def _unknown_tree(said: BoxDocument, trees: Sequence[TreeBeside], box: str) -> tuple[str, str]:
+    """Return whose tree this is, or which there are; and how it is discarded there."""
+    name, key = said.text("name"), said.text("key")
+    if _are_names(key, name):
+        hint = f" In its repository: boxstrap clean --host {box} --discard {name}"
+        return f"{name} is a tree of {name_of_key(key)}, another repository.", hint
+    listed = "; there is:" + "".join(f"\n  {tree.name}" for tree in trees) if trees else "."
+    return f"there is no tree {name} on this box{listed}", ""
 
 
 def _content(said: BoxDocument) -> TreeContent:
