@@ -57,11 +57,31 @@ def parse_command(
         if unknown[0] in behind:
             raise wrong_usage(f"{command.name} takes no {unknown[0]!r} behind --.", command)
         bad, has_host = unknown[0], bool(typed.get("host"))
+        if option and not bad.startswith("-") and not _is_a_box(bad):
+            raise wrong_usage(f"{option.flag} {_TWICE}.", command)
         meant = f"{command.bare.flag} {bad}" if command.bare and not bare else ""
         if theirs and not bare:
             meant = f"{command.name} -- {shlex.join(theirs)}"
         raise unknown_word(bad, command, has_host=has_host, meant=meant)
     return typed
+
+
+class _Once(argparse.Action):
+    """Takes one value: a second one would replace the first without a word."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,  # noqa: ARG002 - as argparse calls it
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,  # noqa: ARG002
+    ) -> None:
+        if getattr(namespace, self.dest) not in {self.default, values}:
+            raise argparse.ArgumentError(self, _TWICE)
+        setattr(namespace, self.dest, values)
+
+
+_TWICE = "takes one value, and is given two"
 
 
 def _parser(options: Sequence[Option], command: Command | None) -> argparse.ArgumentParser:
@@ -75,7 +95,7 @@ def _parser(options: Sequence[Option], command: Command | None) -> argparse.Argu
             made.add_argument(
                 *option.flags,
                 dest=option.name,
-                action="append" if option.many else "store",
+                action="append" if option.many else _Once,
                 default=[] if option.many else option.default,
                 type=_reader(option, command),
             )
@@ -115,6 +135,7 @@ def _parsed(
         flag = (error.argument_name or "").partition("/")[0]
         takes = any(each.flag == flag and each.default is not False for each in options)
         says = "needs a value" if takes else "takes no value"
+        says = _TWICE if error.message == _TWICE else says
         raise wrong_usage(f"{flag} {says}.", command) from None
     return vars(typed), unknown
 
