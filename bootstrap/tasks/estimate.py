@@ -30,7 +30,7 @@ _SHOWN = 20  # rows shown as text
 
 
 @command(
-    Option("gpu", "The GPU, as in A100 40GB; default: the profile's, or any that fits."),
+    Option("gpu", "The GPU, as in A100 40GB; default: the profile's, or with --fit any that fits."),
     Option("hours", "Hours of one experiment; default: the profile's lease, or 1."),
     Option("experiments", "How many experiments of so many hours.", 1),
     Option("count", "GPUs of the box; default: the profile's."),
@@ -71,11 +71,11 @@ def estimate(call: Call) -> None:
         egress_gb=float(given["egress"]),
         stopped_hours=float(given["stopped"]),
     )
-    gpu = call.given["gpu"] or ""
-    names = (gpu,) if gpu or not profile else profile.gpu.names or ("",)
-    fit = _fit(call)
+    gpu, fit = given["gpu"] or "", _fit(call)
+    ordered = profile.gpu if profile and not gpu and not fit else None
+    names = (ordered.names if ordered else ()) or (gpu,)
     memory = fit.on(usage.gpus) if fit else None
-    least = float((profile.gpu.min_memory_gib if profile else 0) or 0)
+    least = float((ordered.min_memory_gib if ordered else 0) or 0)
     found = Found(shipped_prices())
     if call.given["live"]:
         found = with_live(found.prices, asked_live(names, usage))
@@ -99,7 +99,7 @@ def estimate(call: Call) -> None:
         there = f"There are: {', '.join(sorted({price.gpu for price in found.prices}))}."
         raise UsageError(
             f"no price of a {what} is known.",
-            where="--gpu" if any(names) else "--fit",
+            where="--gpu" if gpu else "--fit" if fit else "gpu",
             hint="\n".join([*fit.lines(usage.gpus), there] if fit else [there]),
         )
     _show(call, rows, found, usage, fit)

@@ -34,15 +34,23 @@ def test_estimate_lists_the_cost_of_gpu_hours_at_each_provider_cheapest_first(at
     assert "--live asks accounts" in done.err
 
 
-def test_estimate_without_options_uses_gpu_count_hours_and_disk_of_the_profile(at: User) -> None:
+def test_estimate_takes_what_is_not_given_from_the_profile_and_its_gpu_only_without_gpu_or_fit(
+    at: User,
+) -> None:
     (at.place / "boxstrap.yaml").write_text(
-        "version: 1\ngpu: {name: H100, count: 8}\nbox: {disk_gb: 100}\nlease: {hours: 12}\n"
+        "version: 1\ngpu: {name: H100, count: 8, min_memory_gib: 80}\nbox: {disk_gb: 100}\n"
+        "lease: {hours: 12}\n"
     )
     found = at.run("estimate", "--json").must(0).json()
     assert found["usage"]["gpus"] == 8
     assert found["usage"]["hours"] == 12
     assert found["usage"]["disk_gb"] == 100
     assert all("H100" in row["gpu"] for row in found["rows"])
+    for other in (("--gpu", "RTX 4090"), ("--fit", "1B")):
+        rows = at.run("estimate", *other, "--json").must(0).json()["rows"]
+        assert any("RTX 4090" in row["gpu"] for row in rows)
+    nowhere = at.run("estimate", "--set", "gpu.name=V100", "--json").must(2).json()["error"]
+    assert nowhere["where"] == "gpu"
 
 
 @pytest.mark.parametrize(
