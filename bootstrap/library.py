@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from bootstrap.errors import UsageError
-from bootstrap.link.target import given_text
+from bootstrap.link.target import given_object, given_text
 from bootstrap.paths import expanded
 from bootstrap.ui.screen import Paint, Reporter, Result, Screen
 from bootstrap.value import document
@@ -65,7 +65,7 @@ class Box:
             name=name,
             consent=consent,
         ).checked()
-        self._reporter = reporter or Reporter()
+        self._reporter = given_object("reporter", reporter, Reporter)
 
     def rent(self, *, max_price: float, provider: str | None = None) -> SetupResult:
         """Rent what the profile orders, for `max_price` dollars an hour at most, and set it up.

@@ -133,6 +133,7 @@ class BoxOptions:
 
 
 _Options = TypeVar("_Options", bound=BoxOptions)
+_Object = TypeVar("_Object")
 
 
 def given_text(name: str, value: object) -> str:
@@ -142,6 +143,13 @@ def given_text(name: str, value: object) -> str:
     if not isinstance(text, str) or not text.strip() or "\0" in text:
         raise UsageError(f"{name}: {value!r} is no value for it.")
     return text
+
+
+def given_object(name: str, value: _Object | None, kind: type[_Object]) -> _Object:
+    """Return what a program gave, by default a new one. Raises UsageError for another thing."""
+    if value is not None and not isinstance(value, kind):
+        raise UsageError(f"{name}: {value!r} is no {kind.__name__}.")
+    return kind() if value is None else value
 
 
 PLAIN_HOST = r"[A-Za-z0-9._:%+][A-Za-z0-9._:%+-]*"

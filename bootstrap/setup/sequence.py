@@ -15,6 +15,7 @@ from bootstrap.link.cancel import CancelToken
 from bootstrap.link.exchange import BASH, run_script, shell_command
 from bootstrap.link.query import build_query
 from bootstrap.link.registry import box_by_name
+from bootstrap.link.target import given_object
 from bootstrap.steps.event_codes import edited_there, explain
 from bootstrap.steps.plan import PlanRow, plan_rows
 from bootstrap.ui.screen import Reporter
@@ -46,10 +47,11 @@ def run_setup(
         >>> print(result.box, result.run.name, result.first_lines)
     """
     began = time.monotonic()
-    cancel = cancel or CancelToken()
+    cancel = given_object("cancel", cancel, CancelToken)
+    reporter = given_object("reporter", reporter, Reporter)
     request = request.checked()
     try:
-        context = prepare(request, reporter or Reporter(), cancel)
+        context = prepare(request, reporter, cancel)
         try:
             if not request.holds:
                 refuse_alone(context.payload.profile)

@@ -117,8 +117,11 @@ def test_the_library_refuses_an_empty_or_untyped_value_without_a_login(user: Use
         lambda: run.log(io.StringIO()),
         lambda: BoxRun(box, ""),
         lambda: box.rent(max_price=1.0, provider=""),
+        lambda: Box(reporter=odd),
+        lambda: box.setup(cancel=odd),
+        lambda: run_setup(SetupRequest(), reporter=odd),
     ):
-        with pytest.raises(UsageError, match=r"^(path|to|name|provider): "):
+        with pytest.raises(UsageError, match=r"^(path|to|name|provider|cancel|reporter): "):
             call()
 
 
