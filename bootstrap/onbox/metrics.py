@@ -27,16 +27,16 @@ STEPS = ("step", "epoch")
 _CELL = r"[\w./@-]{0,60}"
 _METRIC = re.compile(
     r"(?<![\w./@-])((?:(?:train|training|val|valid|validation|test|eval)[ ])?"
-    rf"(?:{_CELL}[_./@-])?(?:{WORDS})(?:[_./@-]{_CELL})?[0-9]{{0,3}})"
+    rf"(?!-)(?:{_CELL}[_./@-])?(?:{WORDS})(?:[_./@-]{_CELL})?[0-9]{{0,3}})"
     rf"(?=[\"'\s:=])[\"']?\s{{0,4}}[:=]?\s{{0,4}}[\"']?{NUMBER}(?![\w/])",
     re.IGNORECASE,
 )
 _IN_OBJECT = re.compile(rf"[\"']([A-Za-z][\w./@ -]{{0,60}})[\"']\s{{0,4}}:\s{{0,4}}[\"']?{NUMBER}")
 _IN_NAME = re.compile(
     "(?i:loss|accuracy|perplexity|reward|score)"
-    rf"|(?:(?<![A-Za-z])|(?=[A-Z])|(?=acc))(?i:{WORDS})(?![a-z])"
+    rf"|(?:(?<![A-Za-z])|(?=[A-Z])|(?=acc))(?i:{WORDS})(?![a-z]|(?<=[A-Z]{{2}})[A-Z]{{2}})"
 )
-"""Makes a metric of a name in an object: in "valAcc", but not in "access" and "power"."""
+"""Makes a metric of a name in an object: in "valAcc", but not in "access", "ACCESS" and "power"."""
 _STEP = {
     "step": re.compile(
         r"(?<![A-Za-z])(?:global_?)?(?:step|iter|iteration)s?[\"']?[ :=#\[]{0,4}(\d{1,15})", re.I
@@ -121,11 +121,11 @@ def _by_names(line: str) -> dict[str, float]:
     if _CONFIGURATION.search(line) and not (expression is _IN_OBJECT and "loss" in lower):
         return found
     matches = [*expression.finditer(line)]
-    if expression is _IN_OBJECT and not any(_IN_NAME.search(match[1]) for match in matches):
+    measured = [match for match in matches if not _SETTING.search(match[1])]
+    if expression is _IN_OBJECT and not any(_IN_NAME.search(match[1]) for match in measured):
         return found
-    for match in matches:
-        if expression is _IN_OBJECT or not _SETTING.search(match[1]):
-            _take(found, match[1], match[2])
+    for match in matches if expression is _IN_OBJECT else measured:
+        _take(found, match[1], match[2])
         if len(found) == _MOST:
             break
     return found
