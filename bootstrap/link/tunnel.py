@@ -101,15 +101,17 @@ class Tunnel:
     port: int
 
     def __init__(
-        self, link: ReconnectingLink, forward: Forward, warn: Callable[[str], None]
+        self, link: ReconnectingLink, forward: Forward, warn: Callable[[str], None], title: str = ""
     ) -> None:
-        """Start to listen. Raises BoxstrapError if this machine has no free port."""
+        """Start to listen; `title`: what it leads to. Raises BoxstrapError if this machine has no
+        free port."""
         self.forward = forward
+        self._who = f"{title} no longer" if title else "nothing"
         self._link = link
         self._warn = warn
         self._closed = threading.Event()
         self._places = threading.BoundedSemaphore(MOST)
-        self._refused = False
+        self.refused = False  # whether nothing answered at the last connection
         self.port, self._listeners = _listen(forward.here)
         for listener in self._listeners:
             threading.Thread(target=self._accept, args=(listener,), daemon=True).start()
@@ -154,13 +156,14 @@ class Tunnel:
                     return None
                 self._closed.wait(_TICK_S)
             except OSError:
-                if not self._refused:
-                    self._refused = True
+                if not self.refused:
+                    self.refused = True
                     where = f"port {forward.port} of {forward.host}"
-                    self._warn(f"on the box nothing answers at {where}; trying at each connection")
+                    told = f"on the box {self._who} answers at {where}"
+                    self._warn(f"{told}; trying at each connection")
                 return None
             else:
-                self._refused = False
+                self.refused = False
                 return pipe, wire
         return None
 

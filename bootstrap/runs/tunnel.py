@@ -359,7 +359,8 @@ class _Window:
             self._say_what_stays()
 
     def _add(self, name: str, forward: Forward, server: Server | None = None) -> None:
-        tunnel = Tunnel(self._link, forward, self._warn)
+        title = server.kind.title if server else ""
+        tunnel = Tunnel(self._link, forward, self._warn, title)
         host = host_of(self._box.name, server.kind.name if server else "")
         self._open.append(OpenTunnel(name, tunnel, host, server))
         if not server and tunnel.port != forward.here:
@@ -410,8 +411,9 @@ class _Window:
             self._screen.warn(text)
 
     def _say_what_stays(self) -> None:
-        if titles := [one.server.kind for one in self._open if one.server]:
-            names = " and ".join(kind.title for kind in titles)
+        live = [one for one in self._open if not one.tunnel.refused]
+        if titles := [one.server.kind.title for one in live if one.server]:
+            names = " and ".join(titles)
             host = shlex.quote(self._box.name)
             goes = "goes" if len(titles) == 1 else "go"
             self._screen.say(

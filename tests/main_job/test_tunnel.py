@@ -87,9 +87,13 @@ def test_tunnel_starts_jupyter_keeps_it_over_a_lost_link_and_then_stops_it(rente
         assert (later["url"], later["found"]) == (jupyter["url"], False)
         assert ask(later, "/api/kernels", token=token) == b"[]"
         ask(later, "/api/kernels", token=token, data=b"{}")
+        assert "stopped: Jupyter" in rented.run("tunnel", "--stop").must(0).out
+        with pytest.raises(OSError, match="reset"):
+            ask(later, "/api/kernels", token=token)
         going.interrupt()
-        going.end().must(0)
-    assert "stopped: Jupyter" in rented.run("tunnel", "--stop").must(0).out
+        said = going.end().must(0).text
+    assert "on the box Jupyter no longer answers at port" in said
+    assert "--stop" not in said
     assert rented.box.run(KERNEL).strip() == "0"
     nothing = "nothing was running on My.Box-1\n"
     assert rented.run("tunnel", "--stop").must(0).out == nothing

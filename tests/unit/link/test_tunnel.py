@@ -50,9 +50,9 @@ class Opened:
         )
         self.tunnels: list[Tunnel] = []
 
-    def tunnel(self, port: int, here: int = 0) -> Tunnel:
+    def tunnel(self, port: int, here: int = 0, title: str = "") -> Tunnel:
         forward = Forward(here or free_port(), "localhost", port)
-        self.tunnels.append(Tunnel(self.link, forward, self.warned.append))
+        self.tunnels.append(Tunnel(self.link, forward, self.warned.append, title))
         return self.tunnels[-1]
 
     def connect(self, port: int, address: str = "127.0.0.1") -> socket.socket:
@@ -115,15 +115,18 @@ def test_a_tunnel_uses_a_free_port_if_the_wanted_one_is_taken(opened: Opened, fa
         assert opened.tunnel(9, here=port).port != port
 
 
-def test_a_tunnel_to_a_closed_port_warns_once_and_works_once_that_is_open(opened: Opened) -> None:
+@pytest.mark.parametrize(("title", "who"), [("", "nothing"), ("Jupyter", "Jupyter no longer")])
+def test_a_tunnel_to_a_closed_port_warns_once_and_works_once_that_is_open(
+    title: str, who: str, opened: Opened
+) -> None:
     port = free_port()
-    tunnel = opened.tunnel(port)
+    tunnel = opened.tunnel(port, title=title)
     for _ in range(2):
         peer = socket.create_connection(("127.0.0.1", tunnel.port))
         with peer, pytest.raises(ConnectionResetError):
             peer.recv(1)
     assert opened.warned == [
-        f"on the box nothing answers at port {port} of localhost; trying at each connection"
+        f"on the box {who} answers at port {port} of localhost; trying at each connection"
     ]
     with closing(BoxServer(port=port)):
         peer = socket.create_connection(("127.0.0.1", tunnel.port))
