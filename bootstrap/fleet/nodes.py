@@ -202,7 +202,8 @@ class _NodeStart:
         context.request = replace(context.request, holds=True, run=None)
         live = context.box_state().live_run if context.request.restart and wanted is None else None
         if live:
-            context.box.reporter.note("restart", f"{live.name} is running: it is stopped first")
+            told = f"{live.name} is {live.state}: it is stopped first"
+            context.box.reporter.note("restart", told)
             end_run(context.box, live)
             context.box.refresh(context.payload.script_id)
         executor, _, setup = execute(context)
