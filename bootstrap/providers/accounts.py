@@ -10,6 +10,7 @@ from bootstrap import providers
 from bootstrap.errors import BoxstrapError, UnreachableError, UsageError
 from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.offer import RentedBox, RentedState
+from bootstrap.sizes import dollars
 
 
 def _provider(place: str) -> type[CloudAccount]:
@@ -104,7 +105,10 @@ def find_rented(host: str) -> RentedBox:
         gone.has_ended = True
         raise gone
     if not box.address:
-        error = UnreachableError(_why_not(box), where=host, hint=_WHAT_NEXT[box.state])
+        price = box.stopped_price
+        costs = "" if price is None else f", {dollars(price)} an hour"
+        hint = _WHAT_NEXT[box.state].format(costs=costs)
+        error = UnreachableError(_why_not(box), where=host, hint=hint)
         error.has_ended = box.state is RentedState.STOPPED
         error.stopped = host if error.has_ended and account.stops else ""
         raise error
@@ -117,8 +121,8 @@ _WHAT_NEXT = {
     RentedState.STARTING: "Wait a minute or two, and run the same command again.",
     RentedState.STOPPED: "At a terminal this command offers to start it; without one start it on "
     "the provider's page, or, where this repository rented it, by: boxstrap up --max-price PRICE. "
-    "What is stopped still costs its disk. If others bid more for it, its run can go on on another "
-    "box: boxstrap up --resume RUN",
+    "What is stopped still costs its disk{costs}. If others bid more for it, its run can go on on "
+    "another box: boxstrap up --resume RUN",
     RentedState.BROKEN: "Look at the provider's page; if the box stays broken, give it back.",
 }
 _WHAT_NEXT |= dict.fromkeys(

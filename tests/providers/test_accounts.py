@@ -195,6 +195,7 @@ def test_status_says_why_a_box_of_an_account_can_not_be_reached(
     accounts["runpod"].boxes = [SimulatedBox("pod-a", "starting")]
     assert "it is stopped" in status("vast:1", 3)
     assert "At a terminal this command offers to start it" in status("vast:1", 3)
+    assert "What is stopped still costs its disk, $0.0050 an hour." in status("vast:1", 3)
     assert "it is broken (offline)" in status("vast:2", 3)
     assert "Wait a minute" in status("runpod:pod-a", 3)
     for host in ("vast:3", "vast:x", "runpod:none", "lambda:none", "paperspace:none"):
