@@ -216,7 +216,7 @@ def _trees(runs: BoxRuns) -> Iterator[dict[str, Any]]:
             for run in runs.runs
             if run.first("dir") == tree.path and (file := run.stat("command"))
         ]
-        if tree.number != "1":
+        if tree.number != "1" and os.path.lexists(tree.path):
             trees[tree.path] = {"key": tree.key, "last": max(made, default=(0, ""))[1]}
     sizes = {}
     if trees:

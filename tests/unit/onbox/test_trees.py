@@ -16,6 +16,7 @@ from bootstrap.onbox.python.build import Build
 from bootstrap.onbox.python.environment import BoxEnvironment
 from bootstrap.onbox.retries import Retries
 from bootstrap.onbox.runs import new_run, resume, start
+from bootstrap.onbox.runs.status import BoxRuns, details
 from bootstrap.onbox.setup import run as run_program
 from bootstrap.onbox.step_report import StepError
 from bootstrap.onbox.work.trees import choose
@@ -144,6 +145,11 @@ def test_a_new_run_gets_a_second_tree_while_a_run_uses_the_main_tree(trees: Tree
     trees.add_run("train-1", trees.main)
     assert trees.choose() == (2, "homework@2", "steps/k/beside/2")
     assert (trees.home / "steps/k/beside/2/repo.dir").read_text() == f"{trees.beside(2)}\n"
+    # `status` lists it once it is made: the next choice may be the main one again.
+    told = lambda: [row.get("name") for row in details(BoxRuns(str(trees.home)), "k", ())]  # noqa: E731
+    assert "homework@2" not in told()
+    trees.beside(2).mkdir()
+    assert "homework@2" in told()
 
 
 def test_a_new_run_gets_no_tree_whose_environment_a_live_run_uses(trees: Trees) -> None:
