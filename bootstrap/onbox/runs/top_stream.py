@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from ..metrics import newest, read_patterns
-from ..run_folder import RunFolder, end_of
+from ..redact import Redactor, redactor_of_box
+from ..run_folder import RunFolder, end_of, read_secrets
 from ..runs.disk_watch import NAME
 from ..step_report import question
 from ..verdict.expected_hardware import parse_expected
@@ -180,13 +181,17 @@ def shown_runs(runs: Path) -> list[dict[str, Any] | None]:
     found = [folder for folder in runs.glob("*/*") if (folder / "started").is_file()]
     found.sort(key=lambda folder: (folder / "started").stat().st_mtime, reverse=True)
     others = [run for run in found[1:] if RunFolder(run).is_running][:MOST_RUNS]
-    return [*map(about, found[:1]), *map(about, others)] or [None]
+    # A machine of the user's that gave the box no secret names none.
+    files = [f"{runs.parent}/{name}" for name in ("secrets", "secrets.earlier")]
+    kept = [name for file in files for name, _ in read_secrets(file)]
+    redactor = redactor_of_box(kept, str(runs.parent))
+    return [about(run, redactor) for run in [*found[:1], *others]] or [None]
 
 
-def about(run: Path) -> dict[str, Any]:
+def about(run: Path, redactor: Redactor) -> dict[str, Any]:
     """Return a run's state, with the last line of its log."""
     state, _, code = RunFolder(run).state().partition(" ")
-    end = end_of(run / "log", TAIL)
+    end = redactor.text(end_of(run / "log", TAIL))
     own = run / "metrics"
     return {
         "name": run.name,

@@ -97,3 +97,16 @@ def test_the_first_sample_of_top_shows_a_cpu_load_above_0_on_a_busy_box(tmp_path
         busy.kill()
         busy.wait()
         top_there.communicate()
+
+
+@pytest.mark.slow
+def test_top_redacts_on_the_box_what_another_machine_gave_it(tmp_path: Path) -> None:
+    run = tmp_path / "runs/homework/train-1"
+    run.mkdir(parents=True)
+    for name, text in {"started": "9\n", "exit": "0\n", "log": "loss 0.5 its-value now\n"}.items():
+        (run / name).write_text(text)
+    (tmp_path / "secrets").write_bytes(b"TOKEN=its-value\0")
+    command = [sys.executable, "-I", "-B", MAIN, "runs.top_stream", str(tmp_path), '{"every": 2}']
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=True)
+    shown = json.loads(done.stdout)["run"]
+    assert (shown["last"], shown["metric"]) == ("loss 0.5 [TOKEN hidden] now",) * 2
