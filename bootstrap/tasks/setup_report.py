@@ -25,9 +25,9 @@ _NOTHING = "nothing to do: the box is as the profile says"
 
 
 def show_result(result: SetupResult, screen: Screen) -> None:
-    """Print the result, and note its run for `runs`."""
+    """Print the result, and note its run for `runs`, with what became of the others."""
     if result.run:
-        note_seen(result.login.known, [result.run], screen.redact)
+        note_seen(result.login.known, [*result.box_state.runs, result.run], screen.redact)
     text = [] if result.waits_for else _happened(result, screen)
     if result.own_folder:
         where = result.box_state.repo_dir

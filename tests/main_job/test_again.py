@@ -53,6 +53,8 @@ def test_setup_trains_the_same_work_again_only_with_restart_even_if_its_run_died
     restarted = rented.run("setup", "--restart").must(0)
     assert "step 1 loss" in restarted.out
     assert (rented.runs(), rented.trainings()) == (["train-1", "train-2"], 1)
+    (listed,) = rented.user.run("boxes", "--json").must(0).json()["boxes"]
+    assert listed["running"] == ["train-2"]
     states = {run["name"]: (run["state"], run["rc"]) for run in rented.status()["runs"]}
     assert states == {"train-1": ("finished", 143), "train-2": ("running", None)}
     # Nor is what died with the box started again without it.
