@@ -92,8 +92,9 @@ class _Told:
             heads = [line.partition("; ")[0] for line in told if line == line.lstrip()]
             return "; ".join(first_of([*filter(None, heads)], _MOST_NAMED))
         lines = [line.strip() for line in told]
-        begun = [*takewhile(bool, lines)] if self._begins else []
-        line = (lines if self._judges else begun or [*filter(None, lines)][:1] or [""])[-1]
+        # What follows an empty line says again which run it is.
+        begun = [*(takewhile(bool, lines) if self._run else filter(None, lines))]
+        line = ["", *(lines if self._judges else begun if self._begins else begun[:1])][-1]
         return ": ".join(filter(None, (self._run, line)))[:_SUMMARY]
 
 

@@ -1,7 +1,8 @@
 """Tutorials are done by their own commands, on a simulated account and boxes of the rig.
 
-What differs from the pages: the boxes have no GPU, so what is trained is a line that is fitted, and
-what only a person ends is ended after one look. The paste is tried in tests/doors/test_paste.py.
+What differs from the pages: the boxes have no GPU, so what is trained is a line that is fitted, its
+output as the page's program writes it, and what only a person ends is ended after one look. The
+paste is tried in tests/doors/test_paste.py.
 """
 
 import re
@@ -149,7 +150,9 @@ def test_the_commands_of_the_fine_tune_tutorial_work_with_nothing_committed(
 def test_the_commands_of_the_overnight_tutorial_bring_the_results_home_and_destroy_the_box(
     mirror_rig: Rig, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    with demo.rentable(mirror_rig, tmp_path / "home", TRAIN) as (user, account):
+    line = 'f"step {step:3}  loss {loss:.4f}  y = {slope:.2f} x + {offset:.2f}", '
+    train = replaced(TRAIN, {line: 'f"iter {step}: loss {loss:.4f}, time 18.31ms, mfu 14.08%", '})
+    with demo.rentable(mirror_rig, tmp_path / "home", train) as (user, account):
         page = Tutorial("overnight", user)
         data = page.place / "data/shakespeare_char"
         data.mkdir(parents=True)
@@ -198,9 +201,11 @@ def test_the_commands_of_the_nodes_tutorial_train_on_two_boxes_together(
     """The boxes have no torch: a stand-in for torchrun adds numbers up between them."""
     boxes = [mirror_rig.start("lambda") for _ in range(2)]
     let_in(user, mirror_rig)
-    user.repository(reduce__py=REDUCE, requirements__txt="tqdm\n")
+    line = 'print(f"rank {rank} of {count}: sum {total}", '
+    reduce = replaced(REDUCE, {line: 'rank or print(f"step 0 nodes_sum {count}", '})
+    user.repository(reduce__py=reduce, requirements__txt="tqdm\n")
     page = Tutorial("nodes", user)
-    page.profile({"torchrun train.py": "python reduce.py 1"}, takes=False)
+    page.profile({"torchrun train.py": "python reduce.py 1 4"}, takes=False)
     (group,) = re.findall(r"^cluster: .*$", page.page, re.MULTILINE)
     at = {f"ubuntu@198.51.100.1{n}": f"{box.user}@{box.address}" for n, box in enumerate(boxes, 1)}
     config = Path(user.env["XDG_CONFIG_HOME"]) / "boxstrap"

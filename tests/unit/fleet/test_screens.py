@@ -69,6 +69,11 @@ def ended_by(what: str, rc: int) -> dict[str, object]:
             "  warned\n  loss 2\n\ngpu-1: run train-1: running",
             "train-1 running: loss 2",
         ),
+        (
+            {"run": {"name": "train-1", "state": "running"}},
+            "\ngpu-1: run train-1: running",
+            "train-1 running",
+        ),
         ({"runs": [1, 2]}, "a: 1 file; its log\n  loss 2\nb: none\n  in x", "a: 1 file; b: none"),
         ({"runs": [*range(7)]}, "a\n" * 7, "a; a; a; a; a; and 2 more"),
         (ended_by("exit 0", 0), "", "train-3 finished"),
