@@ -78,11 +78,6 @@ def stream(data: bytes, cuts=(), **options) -> bytes:
 @example(b"\x1b[31mred", [1], False)
 def test_sanitized_output_is_the_same_however_its_stream_is_cut(data, cuts, on_terminal):
     assert stream(data, cuts, on_terminal=on_terminal) == stream(data, on_terminal=on_terminal)
-
-
-@calm
-@given(NASTY_BYTES, st.lists(st.integers(0, 60), max_size=8))
-def test_sanitizing_output_in_pieces_equals_sanitizing_the_whole(data, cuts):
     assert stream(data, cuts).decode() == sanitize(data)
 
 

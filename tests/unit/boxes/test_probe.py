@@ -57,6 +57,7 @@ def check(found: BoxState) -> None:
     assert all(0 <= run.log_bytes < 10**18 and 0 <= run.started < 10**18 for run in found.runs)
     assert all(re.fullmatch("[0-9a-f]{40}(?:[0-9a-f]{24})?", commit) for commit in found.have)
     assert set(found.last_setup) <= {"setup", "state", "exit", "of"}
+    assert not UNSEEN.search("".join(status_lines("box", found, rows_of(found))))
 
 
 @pytest.mark.slow
@@ -71,7 +72,9 @@ def check(found: BoxState) -> None:
 @example(told(run="key-1/"))
 @example(told(rc="²", ended="pipeline " + "9" * 3000))
 @example(told("box", secrets={"A": "[" * 999, "\x1b": 1}, alive=[]))
-def test_any_bytes_a_box_sends_as_its_state_raise_no_error(answer: bytes) -> None:
+def test_any_bytes_of_a_box_as_its_state_raise_no_error_and_show_no_control_character(
+    answer: bytes,
+) -> None:
     check(parse_probe(answer))
 
 
@@ -155,12 +158,6 @@ def test_setup_on_a_box_without_bash_or_with_an_old_one_raises_an_error(
 def lines_of(answer: bytes) -> list[str]:
     state = parse_probe(answer)
     return status_lines("box", state, rows_of(state))
-
-
-@pytest.mark.slow
-@given(answers())
-def test_status_prints_no_control_characters_whatever_a_box_answers(answer: bytes) -> None:
-    assert not UNSEEN.search("".join(lines_of(answer)))
 
 
 def test_status_shows_runs_in_columns_and_cuts_a_long_command() -> None:

@@ -310,16 +310,6 @@ def test_data_is_fetched_without_range_requests_or_after_a_503(box: BoxHere, ser
     assert "503" in box.fetched({"from": server.url("m"), "to": "m"})
 
 
-def test_a_data_server_that_answers_503_for_ever_is_given_up_as_unreachable(
-    box: BoxHere, server: DataServer, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(sources, "PATIENCE_S", 2)
-    server.add("m", b"small")
-    server.status, server.status_left = 503, 100
-    assert "503" in box.refused("data-unreachable", {"from": server.url("m"), "to": "m"})
-    assert len(server.asked) == 2
-
-
 @pytest.mark.slow
 def test_a_data_download_waits_for_a_short_retry_after_and_fails_naming_a_long_one(
     box: BoxHere, server: DataServer, monkeypatch: pytest.MonkeyPatch

@@ -304,23 +304,6 @@ def test_a_lease_counts_the_hour_in_which_its_monitor_was_killed() -> None:
     assert held.until_stopped().now == pytest.approx(2 * HOUR + held.grace, abs=3 * TICK_S)
 
 
-@pytest.mark.parametrize("machine", [True, False])
-@pytest.mark.parametrize("down", [5.0, 10 * HOUR])
-@pytest.mark.parametrize("api_down", [0.0, 600.0])
-def test_the_lease_counts_a_restart_of_the_box_as_long_as_the_account_billed_it(
-    machine: bool, down: float, api_down: float
-) -> None:
-    held = world(seconds=2 * HOUR)
-    while held.now < HOUR:
-        held.pass_time()
-    paid = held.spent
-    held.restart(down, machine=machine)
-    held.api_down_until = held.now + api_down
-    held.until_stopped()
-    assert paid == pytest.approx(2.0, abs=0.01)
-    assert abs(held.spent / held.price - 2.0) * HOUR <= held.grace + 60
-
-
 def test_the_lease_counts_the_downtime_of_a_restart_that_the_account_has_not_noticed() -> None:
     held = world(seconds=2 * HOUR)
     while held.now < HOUR:
@@ -407,32 +390,6 @@ def a_random_lease(chance: random.Random) -> None:
     assert paid >= hours * HOUR - 60
     assert not held.ended_late
     assert held.ended_by == STOP or (held.terms.then == DESTROY and held.look_s < LOOK_S)
-
-
-@pytest.mark.parametrize(
-    ("pulled", "look_s", "ends"),
-    [
-        pytest.param("after its end", 5.0, DESTROY, id="all of it is at home"),
-        pytest.param("never", 5.0, STOP, id="never pulled"),
-        pytest.param("before its end", 5.0, STOP, id="changed since"),
-        pytest.param("after its end", 1e9, STOP, id="nobody can say"),
-    ],
-)
-@pytest.mark.parametrize("api_down", [0.0, 600.0])
-def test_at_the_leases_end_a_box_is_destroyed_only_if_all_results_were_pulled(
-    pulled: str, look_s: float, ends: str, api_down: float
-) -> None:
-    held = SimulatedWorld(LeaseTerms(seconds=HOUR, then="destroy"), look_s=look_s)
-    held.runs_end_at = HOUR / 2
-    while held.now < HOUR - 2 * TICK_S:
-        held.pass_time()
-        if held.now < HOUR / 4 if pulled == "before its end" else pulled == "after its end":
-            held.pulled = held.content
-    held.api_down_until = held.now + api_down
-    held.until_stopped()
-    assert held.ended_by == ends
-    assert not held.ended_late
-    assert overdrawn(held, HOUR) <= SLACK_S
 
 
 def test_a_lease_destroys_a_box_only_after_a_fresh_safety_check_and_else_stops_the_box() -> None:

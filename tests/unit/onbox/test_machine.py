@@ -42,69 +42,59 @@ def reasons(readings: dict[str, Any], ordered: dict[str, float]) -> list[tuple[s
     return [(each["outcome"], each["code"]) for each in whole["reasons"]]
 
 
-FAULTS: dict[str, tuple[str, Any, Any, dict[str, float], tuple[str, str]]] = {
-    # reading, a wrong value, a value just right, the order, the outcome of the wrong one
+FAULTS: dict[str, tuple[str, Any, Any, dict[str, float], str]] = {
+    # reading, a wrong value, a value just right, what is ordered, the code of the wrong one
     "cpus": (
         "cpus",
-        {"granted": 3.5, "machine": 64},
-        {"granted": 4, "machine": 64},
+        *({"granted": n, "machine": 64} for n in (3.5, 4)),
         {"min_cpus": 4},
-        ("return", "box-cpus"),
+        "box-cpus",
     ),
     "memory": (
         "ram",
-        {"granted": 61 * GIB},
-        {"granted": int(61.5 * GIB)},
+        *({"granted": n * GIB // 2} for n in (122, 123)),
         {"min_memory_gib": 64},
-        ("return", "box-memory"),
+        "box-memory",
     ),
-    "shm of a container": ("shm", 64 << 20, GIB, {}, ("warn", "box-shm")),
-    "no shm": ("shm", 0, GIB, {}, ("warn", "box-shm")),
-    "shm ordered": ("shm", 2 * GIB, 8 * GIB, {"min_shm_gib": 8}, ("return", "box-shm")),
-    "disk": ("disk", 9 * GIB, 10 * GIB, {}, ("warn", "box-disk")),
-    "disk ordered": ("disk", 49 * GIB, 50 * GIB, {"min_disk_gib": 50}, ("return", "box-disk")),
-    "slow disk": ("disk_speed", 19.9, 20.0, {}, ("warn", "disk-slow")),
+    "shm of a container": ("shm", 64 << 20, GIB, {}, "box-shm"),
+    "no shm": ("shm", 0, GIB, {}, "box-shm"),
+    "shm ordered": ("shm", 2 * GIB, 8 * GIB, {"min_shm_gib": 8}, "box-shm"),
+    "disk": ("disk", 9 * GIB, 10 * GIB, {}, "box-disk"),
+    "disk ordered": ("disk", 49 * GIB, 50 * GIB, {"min_disk_gib": 50}, "box-disk"),
+    "slow disk": ("disk_speed", 19.9, 20.0, {}, "disk-slow"),
     "slow index": (
         "index",
-        {"host": "i", "mb_s": 1.9},
-        {"host": "i", "mb_s": 2.0},
+        *({"host": "i", "mb_s": speed} for speed in (1.9, 2.0)),
         {},
-        ("warn", "index-slow"),
+        "index-slow",
     ),
     "no index": (
         "index",
         {"host": "i", "error": "it answers 503"},
-        {"host": "i", "mb_s": 2.0},
+        WELL["index"],
         {},
-        ("warn", "index-slow"),
+        "index-slow",
     ),
-    "slow git": (
-        "git",
-        {"host": "g", "seconds": 1.1},
-        {"host": "g", "seconds": 1.0},
-        {},
-        ("warn", "git-slow"),
-    ),
-    "no git": ("git", {"host": "g", "error": "x"}, WELL["git"], {}, ("warn", "git-slow")),
-    "clock ahead": ("clock", {"index": 3600.0}, {"index": 60.0}, {}, ("warn", "clock-wrong")),
+    "slow git": ("git", *({"host": "g", "seconds": late} for late in (1.1, 1.0)), {}, "git-slow"),
+    "no git": ("git", {"host": "g", "error": "x"}, WELL["git"], {}, "git-slow"),
+    "clock ahead": ("clock", {"index": 3600.0}, {"index": 60.0}, {}, "clock-wrong"),
     "clock behind": (
         "clock",
-        {"index": -3600.0, "client": -61.0},
-        {"index": -3600.0, "client": -60.0},
+        *({"index": -3600.0, "client": by} for by in (-61.0, -60.0)),
         {},
-        ("warn", "clock-wrong"),
+        "clock-wrong",
     ),
-    "a disk that hangs": ("disk_speed", readers.LATE, 20.0, {}, ("warn", "box-unread")),
-    "a name server that hangs": ("index", readers.LATE, WELL["index"], {}, ("warn", "box-unread")),
+    "a disk that hangs": ("disk_speed", readers.LATE, 20.0, {}, "box-unread"),
+    "a name server that hangs": ("index", readers.LATE, WELL["index"], {}, "box-unread"),
 }
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_machine_value_beyond_its_limit_is_listed_as_a_reason_and_one_within_is_not(
+def test_a_machine_value_beyond_its_limit_is_a_reason_to_return_if_ordered_or_else_a_warning(
     name: str,
 ) -> None:
-    key, wrong, right, ordered, said = FAULTS[name]
-    assert reasons({key: wrong}, ordered) == [said]
+    key, wrong, right, ordered, code = FAULTS[name]
+    assert reasons({key: wrong}, ordered) == [("return" if ordered else "warn", code)]
     assert reasons({key: right}, ordered) == []
 
 

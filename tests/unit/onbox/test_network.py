@@ -119,17 +119,12 @@ def test_verify_measures_1_mib_a_second_for_a_package_index_of_that_speed(
     assert at_best(index, lambda mb_s: 0.6 < mb_s < 1.5)
 
 
-def test_verify_measures_how_far_the_clock_of_a_box_is_from_the_package_indexs(
+def test_verify_measures_the_clock_of_an_index_of_tiny_files_but_no_speed(
     index: IndexServer,
 ) -> None:
-    index.ahead = 7200
+    index.ahead, index.size = 7200, 1000
     facts, _ = told(index.url)
     assert facts["date"] == pytest.approx(7200, abs=60)
-
-
-def test_verify_reports_no_speed_of_an_index_with_tiny_files(index: IndexServer) -> None:
-    index.size = 1000
-    facts, _ = told(index.url)
     assert facts["index"] is None
 
 

@@ -43,28 +43,14 @@ class Trees:
         return self.main.with_name(f"homework@{number}")
 
     def add_run(
-        self,
-        name: str,
-        tree: Path,
-        *,
-        state: str = "running",
-        venv: Path | None = None,
-        content: str = "c1",
-        command: str = TRAIN,
+        self, name: str, tree: Path, state: str = "running", venv: Path | None = None, **notes: str
     ) -> None:
         """Add the record of a run that is "running", "finished", "died" or not started."""
         run, venv = self.home / "runs/k" / name, venv or self.main / ".venv"
         run.mkdir(parents=True)
-        typed = command.replace("python ", f"{venv}/bin/python ", 1)
-        texts = {
-            "dir": tree,
-            "venv": venv,
-            "tree": content,
-            "command": typed,
-            "commit": "0",
-            "started": "0",
-        }
-        for file, text in texts.items():
+        typed = notes.get("command", TRAIN).replace("python ", f"{venv}/bin/python ", 1)
+        texts = {"dir": tree, "venv": venv, "tree": notes.get("content", "c1"), "command": typed}
+        for file, text in {**texts, "commit": "0", "started": "0"}.items():
             (run / file).write_text(f"{text}\n")
         if state == "running":
             (run / "pid").write_text(self._alive)
@@ -167,22 +153,13 @@ def test_a_new_run_gets_the_main_tree_if_live_runs_use_other_environments(trees:
 
 def test_a_repeated_run_uses_the_tree_of_its_last_run_else_a_new_one(trees: Trees) -> None:
     trees.add_run("train-1", trees.main)
-    for number, content, command in (
-        (2, "c2", TRAIN),
-        (3, "c1", "python other.py"),
-        (4, "c1", TRAIN),
-    ):
+    for number, content, command in ((2, "c2", TRAIN), (3, "c1", "python b.py"), (4, "c1", TRAIN)):
         trees.add_tree(number)
-        trees.add_run(
-            f"run-{number}",
-            trees.beside(number),
-            state="finished",
-            content=content,
-            command=command,
-        )
+        place = trees.beside(number)
+        trees.add_run(f"run-{number}", place, "finished", content=content, command=command)
     assert trees.choose()[0] == 4
     assert trees.choose("c2")[0] == 2
-    assert trees.choose("c1", "python other.py")[0] == 3
+    assert trees.choose("c1", "python b.py")[0] == 3
     assert trees.choose("c3")[0] == 5
     # A number is never reused: a record of a removed tree must not mean another one.
     trees.add_run("run-5", trees.beside(5), state="finished", content="c5")

@@ -13,14 +13,8 @@ from bootstrap.onbox.verdict.expected_hardware import ExpectedHardware
 from bootstrap.steps.event_codes import CODES
 
 ONBOX = Path(MAIN).parent
-NOTHING: dict[str, Any] = {
-    "devices": 0,
-    "locked": 0,
-    "kernel": False,
-    "cards": 0,
-    "library": "",
-    "gpus": {},
-}
+TRACES = {"devices": 0, "locked": 0, "kernel": False, "cards": 0}
+NOTHING: dict[str, Any] = {**TRACES, "library": "", "gpus": {}}
 
 
 def verdict_of(facts: dict[str, Any], order: ExpectedHardware) -> tuple[str, str]:
@@ -72,12 +66,7 @@ def test_a_gpu_that_is_not_required_may_be_absent_but_a_broken_gpu_is_a_warning(
 
 
 def test_the_gpu_check_counts_nvidia_devices_and_cards_in_dev_proc_and_sys(tmp_path: Path) -> None:
-    assert gpu_reader.traces(str(tmp_path)) == {
-        "devices": 0,
-        "locked": 0,
-        "kernel": False,
-        "cards": 0,
-    }
+    assert gpu_reader.traces(str(tmp_path)) == TRACES
     (tmp_path / "dev").mkdir()
     for name in ("nvidia0", "nvidia11", "nvidiactl", "nvidia-uvm", "null"):
         (tmp_path / "dev" / name).touch()
@@ -94,12 +83,8 @@ def test_the_gpu_check_counts_nvidia_devices_and_cards_in_dev_proc_and_sys(tmp_p
         (card / "vendor").write_text(vendor + "\n")
         (card / "class").write_text(kind + "\n")
     (tmp_path / "sys/bus/pci/devices/04").mkdir()
-    assert gpu_reader.traces(str(tmp_path)) == {
-        "devices": 3,
-        "locked": 0,
-        "kernel": True,
-        "cards": 2,
-    }
+    found = {**TRACES, "devices": 3, "kernel": True, "cards": 2}
+    assert gpu_reader.traces(str(tmp_path)) == found
 
 
 @pytest.mark.parametrize(
@@ -110,23 +95,13 @@ def test_the_gpu_check_counts_nvidia_devices_and_cards_in_dev_proc_and_sys(tmp_p
         ("a100 80gb", "NVIDIA A100 80GB PCIe", "pass"),
         ("A100 80GB", "NVIDIA A100-SXM4-40GB", "return"),
         ("A100", "NVIDIA A10", "return"),
-        ("A10", "NVIDIA A100-SXM4-80GB", "return"),
         ("A100", "NVIDIA RTX A1000", "return"),
-        ("RTX 4090", "NVIDIA GeForce RTX 4090", "pass"),
-        ("RTX_4090", "NVIDIA GeForce RTX 4090", "pass"),
         ("RTX4090", "NVIDIA GeForce RTX 4090", "pass"),
         ("4090", "NVIDIA GeForce RTX 4090", "pass"),
-        ("RTX 4090 24GB", "NVIDIA GeForce RTX 4090", "pass"),
-        ("RTX 4090", "NVIDIA GeForce RTX 4090 D", "warn"),
-        ("RTX 4090 D", "NVIDIA GeForce RTX 4090 D", "pass"),
         ("RTX 4090", "NVIDIA GeForce RTX 4090 Laptop GPU", "warn"),
         ("RTX 4090", "NVIDIA GeForce RTX 3090", "return"),
-        ("H100 SXM", "NVIDIA H100 80GB HBM3", "pass"),
-        ("H100 SXM", "NVIDIA H100 PCIe", "return"),
         ("H100 SXM5", "NVIDIA H100 NVL", "return"),
-        ("H100 PCIe", "NVIDIA H100 80GB HBM3", "return"),
         ("A100 SXM", "NVIDIA A100-PCIE-40GB", "return"),
-        ("L40S", "NVIDIA L40", "return"),
     ],
 )
 def test_a_gpus_name_passes_only_if_it_is_the_ordered_model(
@@ -156,14 +131,11 @@ def test_the_gpu_check_compares_driver_versions_as_numbers_and_not_as_text(
 @pytest.mark.parametrize(
     ("ordered", "mib", "ecc", "outcome"),
     [
-        (24, 24564, None, "pass"),  # RTX 4090
         (24, 23592, None, "return"),  # 4 % less, and a little
         (24, 23593, None, "pass"),
-        (80, 81559, [1, 1], "pass"),  # H100
         (80, 40960, [1, 1], "return"),  # half an A100
         (48, 46068, [1, 1], "pass"),  # L40S, A40
         (48, 46068, [0, 1], "return"),
-        (16, 15360, [1, 1], "pass"),  # T4
         (None, 1, None, "pass"),
     ],
 )

@@ -92,15 +92,6 @@ def test_an_include_line_inside_a_host_block_of_the_ssh_config_is_reported_as_wi
     assert kept.alias(box) == ""
 
 
-def test_adding_a_block_keeps_the_byte_order_mark_of_an_ssh_config_first() -> None:
-    """Windows' ssh accepts one; the others refuse the whole file."""
-    marked = b"\xef\xbb\xbf" + USUAL.replace(b"\n", b"\r\n")
-    made = with_block(marked, "x")
-    assert made.startswith(b"\xef\xbb\xbf# The boxes of boxstrap.")
-    assert b"\r\nInclude x\r\n\r\nHost gpu" in made
-    assert without_block(made, "x") == marked
-
-
 def test_an_ssh_config_that_ssh_refuses_is_not_changed(
     place: ConfigPlace, make_box: MakeBox, tmp_path: Path
 ) -> None:

@@ -115,7 +115,8 @@ def test_ssh_config_entries_are_written_for_windows_and_removed_again(
     pins = (windows.ours / "my-box.known_hosts").read_bytes()
     assert pins == mine.known_hosts.read_bytes()
     now = (windows.folder / "config").read_bytes()
-    assert b"\r\nInclude boxstrap/config\r\n" in now
+    assert now.startswith(b"\xef\xbb\xbf# The boxes of boxstrap.")  # its mark stays first
+    assert b"\r\nInclude boxstrap/config\r\n\r\n" in now
     alias.write_for_windows(windows, [mine])
     assert (windows.folder / "config").read_bytes() == now
     assert sorted(p.name for p in windows.ours.iterdir()) == ["config", "my-box.known_hosts"]
