@@ -164,8 +164,7 @@ class BoxLogin:
 
             self.own = named_repository(self.options) or self.own
         if self.state.lease and not with_details:  # `status` shows it itself
-            lines = "; ".join(self.state.lease.lines())
-            self.reporter.note("lease", lines.removeprefix("lease: "))
+            self.reporter.note("lease", self.state.lease.note())
         if said := self.known.end_words(time.time()):
             self.reporter.warn(f"{self.name}: {said}")
         self._note_runs()

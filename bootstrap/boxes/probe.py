@@ -97,6 +97,11 @@ class BoxLease(Document):
         """Lines for the user: what is left, and who holds it."""
         return [f"lease: {self.left()}; {self._holder()}"]
 
+    def note(self) -> str:
+        """The same for a command about something else; who will hold it, once that is known."""
+        is_new = self.held == "trying" and not self.over
+        return self.left() if is_new else f"{self.left()}; {self._holder()}"
+
     @property
     def by(self) -> str | None:
         """How the box ends itself, if not as usual: graphql, shutdown."""

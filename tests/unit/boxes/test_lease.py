@@ -23,10 +23,19 @@ SAID = {
 }
 
 
-def lines(word: str = "kept", **changes: object) -> str:
+def lease(word: str = "kept", **changes: object) -> BoxLease:
     found = parse_lease(f"{word}\t{json.dumps({**SAID, **changes})}")
     assert found
-    return "\n".join(found.lines())
+    return found
+
+
+def lines(word: str = "kept", **changes: object) -> str:
+    return "\n".join(lease(word, **changes).lines())
+
+
+def note(**changes: object) -> str:
+    """What every other command says of it."""
+    return lease(**changes).note()
 
 
 def test_status_says_how_much_of_a_lease_is_left_and_what_enforces_it() -> None:
@@ -59,7 +68,10 @@ def test_status_says_how_much_of_a_lease_is_left_and_what_enforces_it() -> None:
 def test_a_lease_that_nothing_enforces_warns_that_the_box_keeps_costing_money(
     held: object,
 ) -> None:
-    assert "nothing on this box holds it" in lines(held=held)
+    why = "nothing on this box holds it"
+    assert why in lines(held=held)
+    assert (why in note(held=held)) == (held in ("no-key", "refused", "no-answer"))
+    assert "it keeps running and costing money" in note(held=held, over="hours")
     over = lines(held=held, over="hours")
     assert over.startswith(
         "lease: over (hours); it keeps running and costing money: nothing on this box"
