@@ -186,12 +186,11 @@ def guard_once(screen: Screen, look_at_all: LookAtAll) -> None:
 
 
 def _is_gone(one: rental.Rental) -> bool:
-    """Whether its account, if it can be asked, has it no more; that is noted, as `up` does."""
+    """Whether the account whose key is here, if it can be asked, has no such box. Nothing is noted:
+    another key may be set, of an account that never had it."""
     with contextlib.suppress(BoxstrapError):
         account, box_id = account_of(one.host)
-        if one.ready and one.boxes == 1 and account.is_gone(box_id):
-            rental.save_rental(replace(one, state=rental.RentalState.ENDED))
-            return True
+        return one.ready and one.boxes == 1 and account.is_gone(box_id)
     return False
 
 
