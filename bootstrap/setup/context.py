@@ -143,8 +143,6 @@ def _context(
     source = payload.source
     box.workdir, box.repo_key, box.repo_root = payload.profile.box.workdir, source.key, source.root
     box.set_price(payload.profile.box.price)
-    if with_source:
-        box.note_given(payload.secrets.names)
     return SetupContext(request, box, loaded, payload)
 
 

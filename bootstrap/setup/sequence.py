@@ -68,6 +68,7 @@ def prepare(request: SetupRequest, reporter: Reporter, cancel: CancelToken) -> S
     context = _look(request, reporter, cancel)
     from bootstrap.setup.context import keep_lease
 
+    context.box.note_given(context.payload.secrets.names)
     keep_lease(context.box, context.payload)
     return context
 

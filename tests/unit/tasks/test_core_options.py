@@ -119,6 +119,7 @@ def test_a_dry_setup_shows_the_plan_and_changes_nothing(program: str, dry: str, 
     assert {"step": "train", "runs": True, "why": "new"} in found["steps"]
     assert on_box(at) == []
     assert not (at.home / ".boxstrap").exists()
+    assert not (at.state / "boxes/local").exists()
 
 
 def test_a_dry_setup_refuses_what_a_real_setup_refuses(at: User) -> None:
