@@ -38,6 +38,8 @@ _NO_TOOLS = frozenset(
 )
 """Commands that need a terminal or a desktop, run until somebody ends them, or are about these."""
 _NO_OPTIONS = frozenset({"json_", "follow", "watch", "events", "detach", "output", "install"})
+_DOLLARS = frozenset({"max_price", "limit", "kwh"})
+"""Options that take a number too, as models write amounts."""
 _ASKS = "agree"
 _INPUT_REQUIRED = "2026-07-28"
 """The first version of the protocol in which a question is an answer to the call."""
@@ -167,7 +169,9 @@ def _property(option: Option) -> dict[str, Any]:
         return {"type": "boolean", "description": option.help}
     if isinstance(option.default, int):
         return {"type": "integer", "description": option.help, "default": option.default}
-    return {"type": "string", "description": option.help}
+    kinds = [{"type": kind} for kind in ("string", "number")]
+    kind = {"anyOf": kinds} if option.name in _DOLLARS else kinds[0]
+    return {**kind, "description": option.help}
 
 
 Tell = Callable[[float, str], Awaitable[None]]

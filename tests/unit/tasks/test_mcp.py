@@ -159,6 +159,10 @@ def test_mcp_arguments_beginning_with_a_dash_never_become_options_of_the_command
     words = command_line("exec", found["exec"], {"argv": ["ls", "--all"], "host": ["-x"]})
     assert words == ["exec", "--json", "--host=-x", "--", "ls", "--all"]
     assert command_line("up", found["up"], {"dry_run": False}) == ["up", "--json"]
+    dollars = {"max_price": 0.6, "limit": 2}
+    assert command_line("up", found["up"], dollars)[2:] == ["--max-price=0.6", "--limit=2"]
+    for price in (0.6, "0.6"):
+        assert "at 0.6 dollars an hour at the most" in question("up", {"max_price": price})
 
 
 def test_mcp_asks_about_a_host_name_that_leads_here_as_about_this_machine(
@@ -176,7 +180,7 @@ WRONG: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("exec", {"argv": "python"}, "exec: argv: 'python' is not of type 'array'"),
     ("down", {"discard": "false"}, "down: discard: 'false' is not of type 'boolean'"),
     ("setup", {"wait": True}, "setup: wait: True is not of type 'integer'"),
-    ("up", {"max_price": 0.6}, "up: max_price: 0.6 is not of type 'string'"),
+    ("up", {"max_price": True}, "up: max_price: True is not valid under any of the given schemas"),
     ("status", {"host": "gpu"}, "status: host: 'gpu' is not of type 'array'"),
     ("status", {"host": ["gpu", 1]}, "status: host[1]: 1 is not of type 'string'"),
     ("wait", {"run": None}, "wait: run: None is not of type 'string'"),
@@ -218,7 +222,7 @@ def test_the_mcp_server_asks_about_each_argument_that_may_change_something(askin
         command = name.replace("_", "-")
         changes = EFFECTS[command].kind != "reads"
         for key, about in tool_of(name, task).input_schema["properties"].items():
-            asks = bool(question(command, {key: of_kind[about["type"]]}))
+            asks = bool(question(command, {key: of_kind[about.get("type", "string")]}))
             free = {*FREE, EFFECTS[command].except_with}
             assert asks or not changes or key in free, (name, key)
 
