@@ -111,11 +111,16 @@ def not_pushed(tree: BoxTree, paths: Collection[str]) -> list[str]:
 
 
 def new_work(tree: BoxTree, paths: Collection[str]) -> list[str]:
-    """Return the paths without what `push` brought, and what the user lets go of by its name: a
-    pattern is meant for results, and nobody's new code."""
-    runs = (run for run in runs_of(tree.home) if run.tree == tree.path)
-    let_go = {one for run in runs for one in run.let_go}
-    return [p for p in not_pushed(tree, paths) if not any(is_named(one, p) for one in let_go)]
+    """Return the paths without what `push` brought, and what the user lets go of by its name, or as
+    a result by a pattern, which is not meant for anybody's new code."""
+    runs = [run for run in runs_of(tree.home) if run.tree == tree.path and run.let_go]
+
+    def is_let_go(path: str) -> bool:
+        named = (is_named(one, path) for run in runs for one in run.let_go)
+        place = os.path.realpath(f"{tree.path}/{path}")
+        return any(named) or any(run.lets_go(path) and run.covers(place) for run in runs)
+
+    return [path for path in not_pushed(tree, paths) if not is_let_go(path)]
 
 
 class Tree:

@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Any
 
 from ..git import BoxTree, trees_of
-from ..results.at_risk import MADE_BESIDE, not_pushed
+from ..results.at_risk import MADE_BESIDE, new_work
 from ..results.disposable import disposable, files_of, size_of
 from ..results.keep_results import clean_copies
 from ..results.run_results import runs_of
@@ -75,7 +75,7 @@ def contents(tree: BoxTree, going: Collection[str]) -> Iterator[dict[str, Any]]:
     yield from held("commits", tree.placed.lines(*told))
     out = [*_CACHES, *_environments(tree.path)]
     new = ("ls-files", "--others", "-z", *(f"--exclude={one}" for one in out))
-    files = staying(not_pushed(tree, tree.placed.paths(*new)))
+    files = staying(new_work(tree, tree.placed.paths(*new)))
     if any(map(MADE_BESIDE.fullmatch, files)):
         look = ("--ignored", "--exclude-per-directory=.gitignore", "-z")
         ignored = {*tree.placed.paths("ls-files", "--others", *look)}

@@ -14,7 +14,7 @@ from bootstrap.errors import BusyError, UsageError
 from bootstrap.link import LocalWire
 from bootstrap.onbox.git import trees_of
 from bootstrap.onbox.results.complete_files import state_of
-from bootstrap.onbox.results.run_results import HOME, MADE, digest_of, write_files
+from bootstrap.onbox.results.run_results import HOME, LET_GO, MADE, digest_of, write_files
 from bootstrap.onbox.work.made import look_at
 from bootstrap.runs import upkeep
 from bootstrap.ui.screens import make_screen
@@ -112,6 +112,12 @@ def test_clean_removes_a_tree_whose_results_were_pulled(box: Beside) -> None:
     assert [str(one) for one in kept.holds] == ["results that are not at home, of run-1"]
     way = "Bring its results home (boxstrap pull --host gpu --run run-1), then:"
     assert upkeep._way_to_clean([kept], "gpu") == f"{way}\n  boxstrap clean --host gpu"
+    for name in ("out/part.tmp", "notes", "own.tmp"):
+        (box.tree / name).write_text("")
+    # A result is let go of by a pattern, another file by its name alone.
+    (run / LET_GO).write_text('["*.tmp", "notes"]')
+    assert [str(one) for one in box.clean(look=True).holds][0] == "files created there (1): own.tmp"
+    (box.tree / "own.tmp").unlink()
     (run / HOME).write_text(f"{digest_of(files)}\n")
     (run / "exit").write_text("143\n")  # stopped, and perhaps resumed
     kept = box.clean(look=True)
