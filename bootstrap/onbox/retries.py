@@ -24,6 +24,11 @@ ERRORS = (
         "[Cc]ould not resolve|NameResolutionError|unable to resolve host|dns error|"
         "failed to lookup address|Name or service not known",
     ),
+    (
+        "certificate-untrusted",
+        "invalid peer certificate|CERTIFICATE_VERIFY_FAILED|SSL certificate problem|"
+        "[Cc]ertificate verif(y|ication) failed",
+    ),
     ("dpkg-locked", "Could not get lock|is another process using it"),
     (
         "dependency-private",
@@ -65,7 +70,10 @@ ERRORS = (
 )
 """Of what is printed, as regular expressions: the first that matches counts. They match the whole
 text; one that must stay within a line says so."""
-_WITHOUT_PYTHON = ("disk-full", "inodes-full", "no-dns", "dpkg-locked", "index-unreachable")
+_WITHOUT_PYTHON = (
+    *("disk-full", "inodes-full", "no-dns", "certificate-untrusted", "dpkg-locked"),
+    "index-unreachable",
+)
 _TRYING_AGAIN = "trying again in"
 """What an earlier attempt printed does not explain why the last one failed."""
 _LAST_LINES = 60

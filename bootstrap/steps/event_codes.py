@@ -60,6 +60,7 @@ uv-missing | uv could not be fetched from any source | install uv on the box, th
 uv-unlisted | the box's package index does not have the uv that boxstrap expects | install another uv on the box, then run again: PIP_BREAK_SYSTEM_PACKAGES=1 python3 -m pip install uv
 uv-checksum | the uv that was fetched is not the one boxstrap expects | check the box's package index; the file was not run
 proxy-unreachable | a proxy that this box is told to use doesn't answer | correct HTTP_PROXY and HTTPS_PROXY of the box or of the profile's env, then run again
+certificate-untrusted | a server that packages come from shows a certificate that this box doesn't trust | add its authority, such as your company's, to the box's certificates (update-ca-certificates), or correct the index's address; then run again
 index-unreachable | the package index doesn't answer | check the box's network and its settings of pip and apt, then run again
 no-python | the box has no python3, and this user can't install it: uv fetches one | nothing; or install python3 on the box
 python-version | the Python that the profile wants isn't on the box, and could not be installed | the step's log lists what the box has; set python.version to one of them
@@ -204,6 +205,10 @@ CODES: Mapping[str, Code] = {
 
 _NAME = rb"([A-Za-z0-9][A-Za-z0-9._-]{0,99})(?![A-Za-z0-9._-])"
 _NAMES: Mapping[str, bytes] = {
+    "certificate-untrusted": (  # uv and conda; pip; git
+        rb"(?:for url \(https://(?=[^\n@]*\n.*\n.*peer cert)|host='(?=.*CERTIFICATE_)"
+        rb"|access 'https://(?=[^\n@]*certificate))" + _NAME
+    ),
     "proxy-unreachable": rb"the proxy ([][0-9A-Za-z_.:-]{1,200}) of [A-Za-z_]+ doe",
     "package-missing": (
         rb"(?:[Bb]ecause|and) " + _NAME + rb" was\s+not\s+found\s+in\s+the\s+p"  # uv

@@ -42,6 +42,8 @@ def test_the_output_of_a_failed_setup_step_decides_its_error_code(
     (tmp_path / "log").write_text(f"{said}\n")
     assert retries.classify(f"{tmp_path}/log") == code
     assert code in CODES
+    if code == "certificate-untrusted":
+        assert named_in(code, said.encode()) == "mirror.example"
     if any(row.startswith(f"{code}|") for row in error_rows()):
         assert classify(tmp_path, said) == code
 
