@@ -135,3 +135,8 @@ def trees_of(home: str, keys: Sequence[str] = ()) -> list[BoxTree]:
                 path = RunFolder(f"{notes.path}/beside/{number}").first("repo.dir")
                 found.append(BoxTree(home, key, path, number))
     return [tree for tree in found if tree.path]
+
+
+def trees_beside(home: str) -> list[BoxTree]:
+    """Return those beside the main ones; one that a full disk refused to begin with is none yet."""
+    return [tree for tree in trees_of(home) if tree.number != "1" and os.path.lexists(tree.path)]

@@ -12,7 +12,7 @@ import os
 import signal
 from contextlib import suppress
 
-from ..git import trees_of
+from ..git import trees_beside, trees_of
 from ..run_folder import (
     DIED,
     END_BYTES,
@@ -209,15 +209,14 @@ def _trees(runs: BoxRuns) -> Iterator[dict[str, Any]]:
     """Yield the trees beside the main ones: for each the last run made in it, and what would be
     free without it (see `disposable.size_of`), as far as a moment is enough."""
     trees = {}
-    for tree in trees_of(runs.home):
+    for tree in trees_beside(runs.home):
         # Not the folder's own time: it changes when a run ends.
         made = [
             (file.st_mtime_ns, run.name.partition("/")[2])
             for run in runs.runs
             if run.first("dir") == tree.path and (file := run.stat("command"))
         ]
-        if tree.number != "1" and os.path.lexists(tree.path):
-            trees[tree.path] = {"key": tree.key, "last": max(made, default=(0, ""))[1]}
+        trees[tree.path] = {"key": tree.key, "last": max(made, default=(0, ""))[1]}
     sizes = {}
     if trees:
         words = ["timeout", str(TREES_S), "sh", "-c", _OWN_KIB, "sh"]

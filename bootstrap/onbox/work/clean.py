@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from ..git import BoxTree, trees_of
+from ..git import BoxTree, trees_beside
 from ..results.at_risk import MADE_BESIDE, new_work
 from ..results.disposable import disposable, files_of, size_of
 from ..results.keep_results import clean_copies
@@ -101,8 +101,7 @@ def remove(tree: BoxTree) -> bool:
     aside = f"{tree.home}/trees/{tree.name}-{os.getpid()}"
     os.makedirs(os.path.dirname(aside), exist_ok=True)
     try:
-        if os.path.exists(tree.path):
-            os.rename(tree.path, aside)
+        os.rename(tree.path, aside)
     except OSError:
         return False
     shutil.rmtree(tree.notes, ignore_errors=True)
@@ -119,7 +118,7 @@ def clean(
     """Remove a tree unless that loses something; yield what it holds, and what became of it.
     `going`: files, and bytes of each, that would be removed before it."""
     rows = used = list(uses(tree))
-    if os.path.exists(tree.path) and not used:
+    if not used:
         try:
             rows = list(contents(tree, going))
         except OSError:
@@ -138,7 +137,7 @@ def clean_all(
     home: str, key: str, discard: Collection[str], *, look: bool
 ) -> Iterator[dict[str, Any]]:
     """Yield what became of everything."""
-    beside = [tree for tree in trees_of(home) if tree.number != "1"]
+    beside = trees_beside(home)
     trees = [tree for tree in beside if key in ("", tree.key)]
     own = [tree.name for tree in trees]
     for name in (name for name in discard if name not in own):

@@ -151,11 +151,12 @@ def test_status_reads_the_newest_metric_of_running_and_finished_runs_alone(
 def test_status_names_the_trees_beside_the_main_tree_with_size_and_last_run(
     box_home: BoxHome, tmp_path: Path
 ) -> None:
-    for number in (2, 10, 3):
+    for number in (2, 10, 3, 11):
         tree = box_home.workdir / f"homework@{number}"
         box_home.write({f"steps/homework-1/beside/{number}/repo.dir": f"{tree}\n"})
-        if number < 10:
+        if number < 11:  # a full disk kept a run from making that one
             tree.mkdir()
+        if number < 10:
             (tree / "model.pt").write_bytes(bytes(300_000))
     for name in ("train-5", "train-6"):
         box_home.run(name, dir=f"{box_home.workdir}/homework@2\n")

@@ -116,7 +116,8 @@ def test_clean_removes_a_tree_whose_results_were_pulled(box: Beside) -> None:
         (box.tree / name).write_text("")
     # A result is let go of by a pattern, another file by its name alone.
     (run / LET_GO).write_text('["*.tmp", "notes"]')
-    assert [str(one) for one in box.clean(look=True).holds][0] == "files created there (1): own.tmp"
+    held = str(box.clean(look=True).holds[0])
+    assert held == "files created there (1): own.tmp"
     (box.tree / "own.tmp").unlink()
     (run / HOME).write_text(f"{digest_of(files)}\n")
     (run / "exit").write_text("143\n")  # stopped, and perhaps resumed
@@ -273,6 +274,10 @@ def test_clean_removes_nothing_for_a_wrong_tree_name_and_says_whose_it_is(
         box.clean("homework@2", name, key=key)
     assert refused.value.what == what
     assert box.tree.is_dir()
+    never_made = box.home / "steps/k/beside/3"  # by a run that a full disk refused
+    never_made.mkdir()
+    (never_made / "repo.dir").write_text(f"{box.tree.with_name('homework@3')}\n")
+    assert box.clean(look=True).name == "homework@2"
 
 
 def test_clean_removes_nothing_while_a_setup_runs(box: Beside) -> None:
