@@ -9,12 +9,14 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from bootstrap import __version__
 from bootstrap.boxes import parse_lease
+from bootstrap.onbox import verbs
 from bootstrap.onbox.lease.instance import (
     AGENT,
     APIS,
@@ -29,6 +31,7 @@ from bootstrap.onbox.lease.keeper import LeaseKeeper
 from bootstrap.onbox.lease.rules import AccountReading
 from bootstrap.onbox.lease.safety import safe_note
 from bootstrap.onbox.processes import identity
+from bootstrap.onbox.run_folder import RunFolder
 from bootstrap.providers import ec2, google_cloud
 from bootstrap.value import document
 from tests.box_programs import lay_programs_alone, onbox
@@ -365,6 +368,19 @@ def test_a_lease_on_a_box_without_an_api_key_ends_no_run(
     assert json.loads((tmp_path / "lease.state").read_text())["limits"]["hours"] == [0.0, 1.0]
     (tmp_path / "lease.json").unlink()
     assert not keeper.turn([], [])
+
+
+def test_a_lease_is_shown_as_extended_and_not_as_a_look_begun_before_had_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    states = [json.dumps({"counted": {"extended": seconds}}) for seconds in (0.0, 60.0)]
+    left, state = [*states], tmp_path / "lease.state"
+    wait = SimpleNamespace(sleep=lambda _: state.write_text(left.pop(0)))
+    monkeypatch.setattr(verbs, "time", wait)
+    (tmp_path / "lease.json").write_text("{}")
+    (tmp_path / "lease.pid").write_text(identity(os.getpid()))
+    asked = {"home": str(tmp_path), "what": "extend", "id": "a", "seconds": "60"}
+    assert [*verbs.lease(RunFolder(""), asked)] == [f"lease\tkept\t{states[1]}"]
 
 
 def test_an_extended_lease_counts_no_idle_time_during_the_extension(tmp_path: Path) -> None:
