@@ -13,8 +13,6 @@ from ..git import BoxTree
 from ..run_folder import lines_of, names_in
 from ..step_report import StepError, caution
 
-_NOT_MISSED = ("__pycache__/", ".pyc", ".egg-info/")
-
 
 class SharedFolders:
     def __init__(
@@ -96,15 +94,17 @@ class SharedFolders:
         return missing
 
     def warn_of_ignored(self, venv: str, results: Sequence[str]) -> None:
-        """Whether the main tree has files that git ignores, came by another way than a push, and
-        are not in this new tree."""
+        """Whether the main tree has files that git ignores, came by another way than a push or an
+        install, and are not in this new tree."""
+        from ..results.at_risk import MADE_BESIDE  # slow to import
+
         main = BoxTree(self._tree.home, self._tree.key, self._main).work
         found: list[str] = []
         with suppress(OSError):
             found = main.paths("ls-files", "-zoi", "--exclude-standard", "--directory")
         mine = (".", f"{venv}/", *(f"{each.rstrip('/')}/" for each in results))
         lacking = [path for path in found if not os.path.exists(f"{self._tree.path}/{path}")]
-        lacking = [path for path in lacking if not (path.endswith(_NOT_MISSED) or "/." in path)]
+        lacking = [one for one in lacking if not (MADE_BESIDE.fullmatch(one) or "/." in one)]
         lacking = [path for path in lacking if not f"{path.rstrip('/')}/".startswith(mine)]
         if lacking:
             caution("tree-lacks-ignored", *lacking)

@@ -372,6 +372,21 @@ def test_a_shared_folder_in_a_second_tree_is_a_symlink_to_the_main_trees(placed:
     assert (tree / "data/mine").exists()
 
 
+def test_a_tree_beside_lacks_no_ignored_file_that_its_own_install_makes(
+    placed: Placed, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ignores = "build/\n*.so\n_version.py\n*.egg-info/\n*.bin\n"
+    first = placed.state(a="1\n", **{".gitignore": ignores})
+    assert placed.place(first) == (0, ""), placed.said
+    shared = placed.wanted(first, **beside(placed)).shared
+    made = ("build/lib/a", "a.egg-info/x", "_version.py", "lib.cpython-312-x86_64-linux-gnu.so")
+    for name, is_told in (*((name, False) for name in made), ("corpus.bin", True)):
+        (placed.tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (placed.tree / name).write_text("")
+        shared.warn_of_ignored(".venv", ["out"])
+        assert ("tree-lacks-ignored" in capsys.readouterr().out) is is_told, name
+
+
 @pytest.mark.parametrize(
     ("name", "made", "is_told"),
     [
