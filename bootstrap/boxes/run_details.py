@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from bootstrap.boxes.answers import BoxDocument, documents
 from bootstrap.boxes.disk import MOST_BYTES, LowDisk, parse_low_disk
@@ -16,7 +17,10 @@ from bootstrap.link.wire import Wire
 from bootstrap.onbox.run_folder import END_BYTES, MOST_ENDS
 from bootstrap.sanitize import sanitize
 from bootstrap.sizes import grouped_number, size
-from bootstrap.value import Document, dataclass, field
+from bootstrap.value import Document, dataclass, field, replace
+
+if TYPE_CHECKING:
+    from bootstrap.link.record import KnownBox
 
 _METRIC_BYTES = 1000
 _GIB = 2**30
@@ -186,6 +190,7 @@ class ResultsThere(Document):
     kept_bytes: int  # of these, bytes of copies made before a later run began
     lost_files: int  # files that are not on the box any more: overwritten or removed
     overwritten_by: tuple[str, ...]  # the runs that are known to have done that
+    is_elsewhere: bool = False  # whether another machine pulled them, and this one did not
 
     @property
     def where(self) -> str:
@@ -198,7 +203,8 @@ class ResultsThere(Document):
 
     def __str__(self) -> str:
         if self.where in ("home", "none"):
-            return "results pulled" if self.files else "no results"
+            pulled = "results pulled elsewhere" if self.is_elsewhere else "results pulled"
+            return pulled if self.files else "no results"
         if self.lost_files:
             by = ", ".join(self.overwritten_by)
             how = f"overwritten by {by}" if by else "lost"
@@ -206,6 +212,16 @@ class ResultsThere(Document):
                 f"{grouped_number(self.lost_files)} of {grouped_number(self.files)} results {how}"
             )
         return f"results on the box, {size(self.bytes)}" + (" (kept)" if self.kept_bytes else "")
+
+
+def seen_from(box: KnownBox | None, run: Run, results: ResultsThere | None) -> ResultsThere | None:
+    """Return them with whether they came to this machine, which knows the `box`, or elsewhere."""
+    if box is None or results is None:
+        return results
+    from bootstrap.boxes.at_home import find_kept  # late: a run that begins needs none of it
+
+    kept = find_kept(box, run)
+    return replace(results, is_elsewhere=results.is_home and not (kept and kept.results))
 
 
 def _results(said: BoxDocument) -> ResultsThere:

@@ -28,6 +28,7 @@ from bootstrap.boxes.run_details import (
     RunDetails,
     gpu_use,
     gpus_in_words,
+    seen_from,
 )
 from bootstrap.boxes.secrets import redactor_of_all
 from bootstrap.boxes.trees import risk_in_words
@@ -443,7 +444,7 @@ class _Contract:
 
 def _told(box: BoxLogin, width: int | None, *, with_trees: bool = True) -> BoxStatus:
     box_state, known, details = box.state, box.known, box.details
-    rows = rows_of(box_state, details, known.price, box.redactor.text)
+    rows = rows_of(box_state, details, known, box.redactor.text)
     if any(row.failure and row.failure.lines for row in rows):
         box.warn_of_unredacted()
     setup = _setup(box_state)
@@ -472,10 +473,10 @@ def _told(box: BoxLogin, width: int | None, *, with_trees: bool = True) -> BoxSt
 def rows_of(
     box_state: BoxState,
     details: RunDetails = NO_DETAILS,
-    price: float | None = None,
+    known: KnownBox | None = None,
     redact: Callable[[str], str] = str,
 ) -> list[RunStatus]:
-    """Return what the box told of each of its runs. `price` is per hour of the box."""
+    """Return what the box told of each of its runs, and what is known of the box."""
     runs, now = box_state.runs, _box_time(box_state)
     failures = find_failures(runs, details.log_ends, redact)
     metrics = metric_lines(runs, details.metrics, redact)
@@ -485,13 +486,13 @@ def rows_of(
             run,
             names[run.repo_key],
             now,
-            price,
+            known.price if known else None,
             metrics.get(run),
             failures.get(run),
             gpu_use(run, runs, details.gpus),
             details.disks.get(run.path),
             details.untold.get(run.path, ()),
-            details.results.get(run.path),
+            seen_from(known, run, details.results.get(run.path)),
         )
         for run in runs
     ]

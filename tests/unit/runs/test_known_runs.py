@@ -8,6 +8,8 @@ import pytest
 
 from bootstrap.boxes import Run, at_home
 from bootstrap.boxes.at_home import RunAtHome, note_seen, seen_on
+from bootstrap.boxes.probe import BoxState
+from bootstrap.boxes.run_details import ResultsThere, RunDetails
 from bootstrap.errors import UnreachableError, WhichBoxError
 from bootstrap.link import BoxOptions, KnownBox, parse_host, record, save_box
 from bootstrap.link.endpoint import resolve
@@ -80,6 +82,15 @@ def test_a_run_that_was_pulled_after_its_end_is_not_listed_as_running_on_its_box
     at_home._folder().mkdir(parents=True)
     over.save()
     assert [one.run.state for one in known_on(box)] == ["finished"]
+
+
+def test_status_says_of_results_that_another_machine_pulled_that_they_are_elsewhere() -> None:
+    box = save_box(KnownBox("gpu", "root@203.0.113.1:22", "203.0.113.1"))
+    home, path = ResultsThere(True, 2, 9, 0, 0, ()), f"{RUN.repo_key}/{RUN.name}"
+    told = BoxState(runs=(RUN,)), RunDetails(results={path: home}), box
+    assert str(status.rows_of(*told)[0].results) == "results pulled elsewhere"
+    RunAtHome(box.name, box.created, box.host_text, RUN, results="home").save()
+    assert str(status.rows_of(*told)[0].results) == "results pulled"
 
 
 def test_runs_says_that_a_run_has_no_results_if_its_box_last_said_so(tmp_path: Path) -> None:
