@@ -17,26 +17,14 @@ SCHEMA = shipped("profiles") / "verdict.schema.json"
 
 
 def reason(**changes: object) -> dict[str, Any]:
-    return {
-        "check": "ecc",
-        "code": "gpu-ecc",
-        "outcome": "return",
-        "gpus": [1],
-        "says": "uncorrected memory errors: 2",
-        "advice": "Return this box.",
-        **changes,
-    }
+    found = {"check": "ecc", "code": "gpu-ecc", "outcome": "return", "gpus": [1]}
+    says = {"says": "uncorrected memory errors: 2", "advice": "Return this box."}
+    return {**found, **says, **changes}
 
 
 def gpu(index: int, **changes: object) -> dict[str, Any]:
-    return {
-        "index": index,
-        "name": "NVIDIA A100-SXM4-80GB",
-        "uuid": "GPU-1",
-        "memory_mib": 81920,
-        "capability": "8.0",
-        **changes,
-    }
+    found = {"index": index, "name": "NVIDIA A100-SXM4-80GB", "uuid": "GPU-1"}
+    return {**found, "memory_mib": 81920, "capability": "8.0", **changes}
 
 
 def row(
@@ -80,31 +68,24 @@ def test_a_verdict_with_keys_of_a_newer_version_reads_the_same_as_one_without_th
 @pytest.mark.parametrize(
     "changes",
     [
-        {"version": 2},
-        {"version": "1"},
-        {"version": True},
-        {"verdict": "fine"},
-        {"verdict": None},
-        {"verdict": "keep", "reasons": [reason()]},
-        {"verdict": "return"},
-        {"verdict": "warn", "reasons": [reason()]},
-        {"verdict": "return", "reasons": [reason(code="no gpu; rm")]},
-        {"verdict": "return", "reasons": [reason(code="\x1b[31m")]},
-        {"verdict": "return", "reasons": [reason(gpus=[-1])]},
-        {"verdict": "return", "reasons": [reason(gpus=list(range(200)))]},
-        {"verdict": "return", "reasons": [reason(outcome="keep")]},
+        *({"version": one} for one in (2, "1", True)),
+        *({"verdict": one} for one in ("fine", None, "return")),
+        *({"verdict": one, "reasons": [reason()]} for one in ("keep", "warn")),
+        *(
+            {"verdict": "return", "reasons": [reason(**odd)]}
+            for odd in (
+                *({"code": "no gpu; rm"}, {"code": "\x1b[31m"}, {"outcome": "keep"}),
+                *({"gpus": [-1]}, {"gpus": [*range(200)]}),
+            )
+        ),
         {"verdict": "return", "reasons": [reason()] * 600},
         {"reasons": "none"},
         {"gpus": [gpu(0)] * 200},
-        {"gpus": [gpu(10**30)]},
-        {"gpus": [gpu(0, memory_mib=-1)]},
-        {"gpus": [gpu(0, memory_mib="80")]},
+        *({"gpus": [one]} for one in (gpu(10**30), gpu(0, memory_mib=-1), gpu(0, memory_mib="80"))),
         {"checks": [row("a", None, "pass", "b")] * 5000},
         {"checks": [row("a", None, "good", "b")]},
         {"driver": 550},
-        {"seconds": -1},
-        {"seconds": float("nan")},
-        {"seconds": float("inf")},
+        *({"seconds": one} for one in (-1, float("nan"), float("inf"))),
     ],
 )
 def test_a_verdict_document_with_invalid_values_gives_the_error_can_not_be_read(

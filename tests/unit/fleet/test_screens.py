@@ -76,12 +76,13 @@ def ended_by(what: str, rc: int) -> dict[str, object]:
         ),
         ({"runs": [1, 2]}, "a: 1 file; its log\n  loss 2\nb: none\n  in x", "a: 1 file; b: none"),
         ({"runs": [*range(7)]}, "a\n" * 7, "a; a; a; a; a; and 2 more"),
+        ({"verdict": {}}, "check  read\ndisk   1 TB\n\nKeep this box.", "Keep this box."),
         (ended_by("exit 0", 0), "", "train-3 finished"),
         (ended_by("exit 1", 1), "", "train-3 ended with exit code 1"),
         (ended_by("stop", 1), "", "train-3 stopped"),
     ],
 )
-def test_the_table_of_several_boxes_shows_what_a_run_said_last_and_each_of_several(
+def test_the_table_of_several_boxes_shows_the_verdict_or_what_each_of_the_runs_said_last(
     result: dict[str, object], text: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     screens = make_box_screens(HOSTS, make_screen(), as_json=False, brief=False)
@@ -114,16 +115,6 @@ def test_brief_output_of_several_boxes_shows_only_the_first_line_of_a_result_in_
     out = capsys.readouterr().out
     assert "second" not in out
     assert "1.0 s  first" in out
-
-
-def test_the_table_of_several_boxes_says_whether_to_keep_each(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    screens = make_box_screens(HOSTS, make_screen(), as_json=False, brief=True)
-    screens.of("gpu-1").result({"verdict": {}}, "check  read\ndisk   1 TB\n\nKeep this box.")
-    ended(screens)
-    screens.close()
-    assert "1.0 s  Keep this box." in capsys.readouterr().out
 
 
 def test_the_json_document_of_several_boxes_has_result_exit_code_and_error_of_each(

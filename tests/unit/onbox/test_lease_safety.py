@@ -394,24 +394,15 @@ def looked(look: SafetyLook) -> list[str] | None:
 @pytest.mark.parametrize(
     ("path", "is_one"),
     [
-        ("pred.csv", True),
-        ("artifacts/deep/pred.csv", True),
-        ("wandb/run-1/log", True),
+        *((made, True) for made in ("pred.csv", "artifacts/deep/pred.csv", "wandb/run-1/log")),
+        *((made, True) for made in ("src/build/a", "src/mine/own.so")),
         ("out/a.pt", False),  # a result
         ("scratch/x", False),  # let go of
-        ("old", False),
-        ("link", False),
-        ("gone", False),
-        (".venv/lib/a.py", False),
+        *((made, False) for made in ("old", "link", "gone", ".venv/lib/a.py")),
         ("other/lib/a.py", False),  # an environment too
-        ("src/__pycache__/a.pyc", False),
-        ("src/mine.egg-info/PKG-INFO", False),
-        (".pytest_cache/a", False),
-        ("build/lib/a.py", False),
-        ("src/build/a", True),
-        ("src/mine/_version.py", False),
+        *((made, False) for made in ("src/__pycache__/a.pyc", "src/mine.egg-info/PKG-INFO")),
+        *((made, False) for made in (".pytest_cache/a", "build/lib/a.py", "src/mine/_version.py")),
         ("src/mine/fast.cpython-311-x86_64-linux-gnu.so", False),
-        ("src/mine/own.so", True),
     ],
 )
 def test_down_would_lose_git_ignored_files_made_since_the_first_run_except_caches_and_results(

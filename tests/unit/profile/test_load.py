@@ -106,19 +106,12 @@ def test_extended_profiles_are_merged_and_each_value_has_its_file_and_line(write
     assert loaded.profile.packages == ["c"]
     assert loaded.profile.box.workdir == "/workspace"
     assert [path.name for path in loaded.chain] == ["a.yaml", "mid.yaml", "base.yaml", "vast.yaml"]
+    shipped = {"version": 3, "provider.name": 6, "provider.console": 8, "provider.account": 9}
+    shipped |= {"provider.box_id": 10, "provider.detect.env": 12, "provider.detect.files": 13}
+    shipped |= {"provider.advice.return_box": 15, "provider.advice.shm": 16, "box.workdir": 19}
+    shipped |= {"ssh.user": 22, "gpu.require": 29}
     assert {key: str(place) for key, place in loaded.origins.items()} == {
-        "version": "shipped vast.yaml:3",
-        "provider.name": "shipped vast.yaml:6",
-        "provider.console": "shipped vast.yaml:8",
-        "provider.account": "shipped vast.yaml:9",
-        "provider.box_id": "shipped vast.yaml:10",
-        "provider.detect.env": "shipped vast.yaml:12",
-        "provider.detect.files": "shipped vast.yaml:13",
-        "provider.advice.return_box": "shipped vast.yaml:15",
-        "provider.advice.shm": "shipped vast.yaml:16",
-        "box.workdir": "shipped vast.yaml:19",
-        "ssh.user": "shipped vast.yaml:22",
-        "gpu.require": "shipped vast.yaml:29",
+        **{key: f"shipped vast.yaml:{line}" for key, line in shipped.items()},
         "packages": "lib/mid.yaml:3",
         "env.A": "lib/base.yaml:3",
         "env.B": "lib/mid.yaml:2",

@@ -399,20 +399,12 @@ def at_home(place: Path, results: str = "home") -> RunAtHome:
     return dataclasses.replace(BEFORE, results=results, result_place=str(place))
 
 
-def lay(place: Path, there: dict[str, str], listed: tuple[str, ...]) -> None:
-    for path, content in there.items():
-        (place / path).parent.mkdir(parents=True, exist_ok=True)
-        (place / path).write_text(content)
-    rows = [{"path": path, "sha256": digest(OLD)} for path in listed]
-    text = json.dumps({"files": rows, "missing": {}, "live": False, **ORIGIN})
-    (place / MANIFEST).write_text(text)
-
-
 def test_up_resume_sends_complete_results_at_home_and_names_damaged_ones(
     bucket: Path, tmp_path: Path
 ) -> None:
     place, said = tmp_path / "home", KeptWarnings()
-    lay(place, {FOLDER[0]: OLD, FOLDER[1]: NEW, "last.pt": OLD}, (*FOLDER, "last.pt"))
+    there = {FOLDER[0]: OLD, FOLDER[1]: NEW, "last.pt": OLD}
+    upload(place, there, dict.fromkeys(there, OLD), live=False)
     (place / "odd.pt").symlink_to(place / "last.pt")
     train: Any = SimpleNamespace(results=("out/", "last.pt", "odd.pt", "gone"), results_to=None)
     screen: Any = said
@@ -455,7 +447,7 @@ def test_results_behind_a_symlink_of_the_repository_are_never_sent_to_the_next_b
     tmp_path: Path, linked: str
 ) -> None:
     results, outside = tmp_path / "boxstrap-results", tmp_path / "outside"
-    lay(outside / "box/train-1", {"out/key": "mine"}, ())
+    upload(outside / "box/train-1", {"out/key": "mine"}, {}, live=False)
     (results / linked).parent.mkdir(parents=True)
     (results / linked).symlink_to(outside / linked)
     train: Any = SimpleNamespace(results=("out/", "out/key"), results_to=None)
@@ -471,7 +463,8 @@ def test_results_behind_a_symlink_of_the_repository_are_never_sent_to_the_next_b
 
 def test_up_resume_overwrites_no_file_of_another_run_on_the_next_box(tmp_path: Path) -> None:
     place, box = tmp_path / "home", tmp_path / "box"
-    lay(place, {"out/a": OLD, "out/[b]*": OLD, "out/b": "whole", "m.pt": OLD, "half.pt": OLD}, ())
+    whole = {"out/a": OLD, "out/[b]*": OLD, "out/b": "whole", "m.pt": OLD, "half.pt": OLD}
+    upload(place, whole, {}, live=False)
     (place / "link").symlink_to(place / "m.pt")
     (place / "out/best").symlink_to(place / "m.pt")
     paths = ("out", "m.pt", "half.pt", "link", "gone")

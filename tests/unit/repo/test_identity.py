@@ -37,15 +37,6 @@ def test_of_two_merged_histories_the_root_commit_is_that_of_the_main_branch(
     assert read_repository(repo.root).root_commit == first
 
 
-def test_a_moved_repository_has_the_same_id_as_before(
-    repo: SampleRepository, tmp_path: Path
-) -> None:
-    key = read_repository(repo.root).key
-    moved = repo.root.rename(tmp_path / "elsewhere")
-    assert read_repository(moved).key == key
-    assert read_repository(moved).key == key
-
-
 def test_two_copies_of_one_clone_have_different_identities(
     repo: SampleRepository, tmp_path: Path
 ) -> None:

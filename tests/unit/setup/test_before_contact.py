@@ -64,16 +64,10 @@ def test_the_library_rents_nothing_for_what_is_no_price(price: Any, user: User) 
 @pytest.mark.parametrize(
     "given",
     [
-        {"host": ""},
-        {"host": " "},
-        {"host": 3},
-        {"repo": ""},
-        {"repo": "a\0b"},
-        {"profile": 3},
-        {"sets": "gpu.count=1"},
-        {"sets": [3]},
-        {"identity": ""},
-        {"name": 3},
+        *({"host": one} for one in ("", " ", 3)),
+        *({"repo": one} for one in ("", "a\0b")),
+        *({"sets": one} for one in ("gpu.count=1", [3])),
+        *({"profile": 3}, {"identity": ""}, {"name": 3}),
     ],
 )
 def test_the_library_takes_no_box_that_cannot_be_typed(given: dict[str, Any]) -> None:
@@ -87,10 +81,7 @@ def test_the_library_takes_no_box_that_cannot_be_typed(given: dict[str, Any]) ->
 @pytest.mark.parametrize(
     "given",
     [
-        {"wait_s": None},
-        {"wait_s": "1; id"},
-        {"wait_s": float("nan")},
-        {"wait_s": -1},
+        *({"wait_s": one} for one in (None, "1; id", float("nan"), -1)),
         {"redo": ["gpu"]},
         {"only": ["gpu"]},
         {"run": "python train.py"},
@@ -129,19 +120,10 @@ def test_the_library_refuses_an_empty_or_untyped_value_without_a_login(user: Use
 @pytest.mark.parametrize(
     "malformed",
     [
-        {"command": "a\nb"},
-        {"command": ["true\0x"]},
-        {"command": ["a", 3]},
-        {"command": 3},
-        {"gpus": 0},
-        {"session": 3},
-        {"queue": True},
-        {"session": "../../x"},
-        {"session": "-x"},
-        {"gpus": "0;id"},
-        {"queue": "later"},
-        {"queue": "after:"},
-        {"queue": "after:a b"},
+        *({"command": one} for one in ("a\nb", ["true\0x"], ["a", 3], 3)),
+        *({"gpus": one} for one in (0, "0;id")),
+        *({"session": one} for one in (3, "../../x", "-x")),
+        *({"queue": one} for one in (True, "later", "after:", "after:a b")),
     ],
 )
 def test_the_library_refuses_a_malformed_run_as_the_command_does_without_a_login(

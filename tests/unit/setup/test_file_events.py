@@ -13,28 +13,16 @@ from tests.unit.repo.repositories import SampleRepository
 
 __all__ = ["home", "new", "repo"]
 
-CHANGES: dict[str, bool] = {
-    "train.py": True,
-    "a new file": True,
-    "deep/er/file": True,
-    "noise.log": False,
-    "out/model.bin": False,
-    "deep/out/model.bin": False,
-    "kept.log": True,  # tracked, though it is ignored by name
-    ".git/index": False,
-    ".git/objects/12/34": False,
-    ".git/HEAD": True,
-    ".git/refs/heads/try/one": True,
-    ".git/packed-refs": True,
-    "deep/.git/HEAD": False,
-    b"\xff.py": True,  # type: ignore[dict-item]
-}
+CAUSES = ("train.py", "a new file", "deep/er/file", b"\xff.py", ".git/HEAD")
+CAUSES += (".git/refs/heads/try/one", ".git/packed-refs", "kept.log")  # ignored, and tracked
+NONE = ("noise.log", "out/model.bin", "deep/out/model.bin", ".git/index", ".git/objects/12/34")
+CHANGES = {**dict.fromkeys(CAUSES, True), **dict.fromkeys((*NONE, "deep/.git/HEAD"), False)}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CHANGES)
 def test_sync_watch_starts_a_sync_at_changed_files_and_commits_but_not_at_ignored_files(
-    repo: SampleRepository, name: str
+    repo: SampleRepository, name: str | bytes
 ) -> None:
     repo.commit(kept="x\n")
     repo.write("kept.log", "kept\n")

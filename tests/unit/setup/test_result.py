@@ -119,21 +119,8 @@ def test_an_unknown_error_code_of_a_box_is_printed_unchanged_as_the_error(code: 
 
 
 def run(name: str, **changes: object) -> Run:
-    fields = {
-        "repo_key": "k-1",
-        "name": name,
-        "state": "finished",
-        "rc": 0,
-        "started": 1,
-        "begun": 2,
-        "commit": "a" * 40,
-        "work": "w1",
-        "session": "train",
-        "written": 1,
-        "log_bytes": 1,
-        "command": "x",
-    }
-    return Run(**{**fields, **changes})  # type: ignore[arg-type]
+    made = Run("k-1", name, "finished", 0, 1, "a" * 40, "w1", "train", 1, 1, "x", begun=2)
+    return replace(made, **changes)  # type: ignore[arg-type]
 
 
 def test_of_several_runs_of_the_same_work_setup_shows_the_newest() -> None:

@@ -31,15 +31,9 @@ def line(**changes) -> bytes:
 
 
 def test_a_setup_event_line_is_parsed_into_its_fields():
-    event = parse_event(line(done=12, total=90, unit="packages"))
-    assert event == Event(
-        setup="20261103-abc",
-        seq=3,
-        t=12.5,
-        step="python",
-        event="progress",
-        fields={"done": 12, "total": 90, "unit": "packages"},
-    )
+    fields = {"done": 12, "total": 90, "unit": "packages"}
+    event = parse_event(line(**fields))
+    assert event == Event("20261103-abc", 3, 12.5, "python", "progress", fields)
     assert event is not None
     assert (event.number("done"), event.word("unit")) == (12, "packages")
     assert (event.number("secs"), event.word("why")) == (None, "")
@@ -69,20 +63,9 @@ def test_a_setup_event_line_with_a_wrong_value_in_a_required_field_is_ignored(ch
 
 
 def test_unknown_fields_of_a_setup_event_are_dropped():
-    event = parse_event(
-        line(
-            done=True,
-            total=float(10**300),
-            secs="3",
-            unit="\x1b[31mbytes",
-            why=["done"],
-            code="made-up",
-            message="prose",
-            need="3.11",
-            have="3.11; rm",
-            rc=1,
-        )
-    )
+    wrong = {"done": True, "total": float(10**300), "secs": "3", "unit": "\x1b[31mbytes"}
+    wrong |= {"why": ["done"], "code": "made-up", "message": "prose", "have": "3.11; rm"}
+    event = parse_event(line(**wrong, need="3.11", rc=1))
     assert event is not None
     assert event.fields == {"need": "3.11", "rc": 1}
 
