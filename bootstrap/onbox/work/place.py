@@ -12,8 +12,9 @@ from __future__ import annotations
 import binascii
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from pathlib import Path
 
 from ..git import BoxTree
 from ..run_folder import RunFolder, lines_of, write_whole
@@ -25,6 +26,7 @@ from .repair import Repair, locks_in, note_packs, remove_folder, take_objects, w
 from .shared import SharedFolders
 
 _RAW = "* -text -ident -filter -working-tree-encoding\n"
+_FORGET = ("update-index", "-z", "--force-remove", "--stdin")
 _NOT_WRITTEN = "error: unable to "
 _MOST_FILES, _MOST_COUNTED = 2000, 500_000
 _LEAST_FREE = 100 << 10
@@ -176,14 +178,16 @@ class Placing:
         self._refuse_own_commits(wanted.branch, self._refs[1])
         if not os.path.isdir(tree.placed.folder):
             take_over(tree)
-        edited, removed = find_edits(tree)
-        if removed:
-            given = os.fsencode("".join(f"{file}\0" for file in removed))
-            tree.placed.succeeds("checkout-index", "-q", "-z", "--stdin", given=given)
-            caution("removed-files", *(f"{file} was removed here: restored" for file in removed))
-        self._switch_index(old, "-n")
         look = ("diff-tree", "-r", "-z", "--no-renames", "--name-status", "HEAD", self._snapshot)
         self.changes = tree.placed.pairs(*look, "--")
+        lacks = {path for how, path in self.changes if how == "D"}
+        self._leave_pushed(lacks)
+        edited, removed = find_edits(tree)
+        if removed := [file for file in removed if file not in lacks]:
+            placed = ("checkout-index", "-q", "-z", "--stdin")
+            tree.placed.succeeds(*placed, given=_with_nul(removed))
+            caution("removed-files", *(f"{file} was removed here: restored" for file in removed))
+        self._switch_index(old, "-n")
         self._refuse_linked_folders()
         write_whole(tree.switch_note, f"{self._snapshot} {self._new}\n", 0o600)
         _sync_to_disk(tree.switch_note)
@@ -199,6 +203,18 @@ class Placing:
         os.unlink(tree.switch_note)
         # Some of them may be as they were sent by now.
         tree.note_lines("repo.edited", list_edits(find_edits(tree)[0]) if edited else [])
+
+    def _leave_pushed(self, lacks: set[str]) -> None:
+        """Leave files that the snapshot lacks and `push` has brought since: they were sent before
+        they had their line in .gitignore, and are data now, and nobody's edits."""
+        from ..data.records import pushed_files  # late: few boxes have any
+
+        tree = self._tree
+        came = pushed_files(Path(tree.home, "data"), Path(tree.path)) if lacks else ()
+        if left := lacks.intersection(map(str, came)):
+            tree.placed.ask(*_FORGET, given=_with_nul(left))
+            index_as_placed(tree.placed)
+            self.changes = [row for row in self.changes if row[1] not in left]
 
     def _find_refs(self) -> None:
         names = ("HEAD^{commit}", f"refs/heads/{self._wanted.branch}^{{commit}}")
@@ -278,7 +294,7 @@ class Placing:
     def _drop_unwritten(self, before: str) -> None:
         """git only prints a message about files that it could not write, and takes them for placed.
         They are removed from what was placed, so that they are written once there is room."""
-        tree, lost = self._tree, ""
+        tree, lost = self._tree, []
         look = ("diff-tree", "-r", "-z", "--no-renames", "--name-only", "--diff-filter=d")
         for file in tree.placed.paths(*look, before, self._snapshot, "--"):
             path = f"{tree.path}/{file}"
@@ -286,9 +302,8 @@ class Placing:
                 if not begins_like(tree, self._snapshot, file, shorter=True):
                     continue
                 os.unlink(path)
-            lost += f"{file}\0"
-        remove = ("update-index", "-z", "--force-remove", "--stdin")
-        tree.placed.ask(*remove, given=os.fsencode(lost))
+            lost.append(file)
+        tree.placed.ask(*_FORGET, given=_with_nul(lost))
         index_as_placed(tree.placed)
 
     def _move_head(self, tree: BoxTree) -> None:
@@ -402,6 +417,10 @@ def _sync_to_disk(*paths: str) -> None:
             file = os.open(path, os.O_RDONLY)
             os.fsync(file)
             os.close(file)
+
+
+def _with_nul(paths: Iterable[str]) -> bytes:
+    return os.fsencode("".join(f"{path}\0" for path in paths))
 
 
 def _quoted(path: str) -> str:

@@ -148,6 +148,34 @@ def test_updating_a_tree_does_not_replace_a_symlink_that_the_user_put_for_a_fold
     assert (elsewhere / "x").read_text() == "1\n"
 
 
+def note_pushed(home: Path, *files: Path) -> None:
+    """Note files of one folder as a push does."""
+    (home / "data").mkdir(parents=True, exist_ok=True)
+    rows = [[file.name, len(file.read_bytes()), file.stat().st_mtime_ns] for file in files]
+    lines = map(json.dumps, ({"target": str(files[0].parent)}, *rows))
+    (home / f"data/{files[0].name}.jsonl").write_text("".join(f"{line}\n" for line in lines))
+
+
+def test_files_that_were_pushed_stay_in_a_tree_whose_snapshot_lacks_them_now(
+    placed: Placed,
+) -> None:
+    """They were sent before they had their line in .gitignore; the next run removed them."""
+    data = {"data/x": "1\n", "data/y": "1\n", "data/z": "1\n"}
+    first = placed.state(a="1\n", old="1\n", **{n.replace("/", "__"): t for n, t in data.items()})
+    placed.place(first)
+    (placed.tree / "data/y").write_text("pushed\n")
+    note_pushed(placed.home, placed.tree / "data/x", placed.tree / "data/y")
+    (placed.tree / "data/z").unlink()
+    placed.repo.git("rm", "-qr", "--cached", "data", "old")
+    (placed.repo.root / "old").unlink()
+    for number in "23":
+        snapshot = placed.state(a=number, **{".gitignore": "data/\n"})
+        assert placed.place(snapshot) == (0, ""), placed.said
+        left = {".gitignore": "data/\n", "data/x": "1\n", "data/y": "pushed\n"}
+        assert placed.files() == {"a": number, **left}
+        assert "removed" not in placed.said
+
+
 def test_setup_goes_on_after_an_edit_on_the_box_was_merged_here(placed: Placed) -> None:
     first = placed.state(a="1\n", b="1\n")
     placed.place(first)
@@ -453,14 +481,11 @@ def test_a_second_tree_gets_a_symlink_to_each_pushed_folder_that_holds_no_result
     """Results that were sent so that a run goes on were found there by each later run."""
     home, main, beside = (tmp_path / name for name in (".boxstrap", "homework", "homework@2"))
     beside.mkdir()
-    (home / "data").mkdir(parents=True)
     for name in ("data/corpus", "out/state"):
         file = main / name
         file.parent.mkdir(parents=True)
         file.write_text("sent")
-        rows = [{"target": str(file.parent)}, [file.name, 4, file.stat().st_mtime_ns]]
-        record = home / f"data/{file.name}.jsonl"
-        record.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        note_pushed(home, file)
     tree = BoxTree(str(home), "k", str(beside), "2")
     shared = SharedFolders(tree, str(main), [], ["out/"])
     shared.link()
