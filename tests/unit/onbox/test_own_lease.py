@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -72,6 +72,22 @@ def own(account: SimulatedAccount, monkeypatch: pytest.MonkeyPatch, key: str = "
     monkeypatch.setenv(f"BOXSTRAP_{account.provider.upper()}_API", account.url)
     name = account.provider
     return OwnInstance(name, IDS[name], key or KEYS[name])
+
+
+class HeldLease:
+    """A lease of these terms, and what keeps it, by a clock that only the test advances."""
+
+    def __init__(self, home: Path, terms: dict[str, Any], find: Callable[[], Any]) -> None:
+        (home / "lease.json").write_text(json.dumps(terms))
+        self.home, self.now = home, 100.0
+        self.keeper = LeaseKeeper(home, clock=lambda: self.now, since=lambda: 0.0, find=find)
+
+    def turn(self, later: float = 0.0, runs: Sequence[Path] = ()) -> dict[str, Any]:
+        """Let it take a turn so much later; return what it has noted then."""
+        self.now += later
+        assert self.keeper.turn([*runs], [])
+        said: dict[str, Any] = json.loads((self.home / "lease.state").read_text())
+        return said
 
 
 class BoxWithLease:
@@ -218,18 +234,13 @@ def test_a_lease_does_not_stop_a_pod_whose_results_a_stop_would_wipe(
     """By default the run is kept and continues to cost money; each contact says so."""
     home = tmp_path / ".boxstrap"
     (home / "runs").mkdir(parents=True)
-    (home / "lease.json").write_text(json.dumps({"seconds": 1, "then": then}))
     volumes = {str(tmp_path) if one == "own" else one for one in mounts}
     monkeypatch.setattr(os.path, "ismount", volumes.__contains__)
-    now, ended = [100.0], list[object]()
-    instance = own(account, monkeypatch)
-    keeper = LeaseKeeper(home, clock=lambda: now[0], since=lambda: 0.0, find=lambda: instance)
-    monkeypatch.setattr(keeper, "_end", lambda **_: ended.append(1))
-    for _ in range(60):
-        assert keeper.turn([], [])
-        now[0] += 1.0
-    keeper._safety.end()
-    said = json.loads((home / "lease.state").read_text())["held"]
+    ended, instance = list[object](), own(account, monkeypatch)
+    lease = HeldLease(home, {"seconds": 1, "then": then}, lambda: instance)
+    monkeypatch.setattr(lease.keeper, "_end", lambda **_: ended.append(1))
+    said = [lease.turn(1.0)["held"] for _ in range(60)][-1]
+    lease.keeper._safety.end()
     outlives = account.provider == "vast"
     assert said == ("no-boot" if outlives else held)
     assert bool(ended) == (outlives or held != "wipes")
@@ -240,16 +251,14 @@ def test_a_lease_released_or_extended_during_its_last_request_does_not_end_the_b
     what: str, tmp_path: Path, account: SimulatedAccount, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(OwnInstance, "keeps", lambda *_: True)
-    file, now = tmp_path / "lease.json", [100.0]
-    file.write_text(json.dumps({"seconds": 10}))
     instance = own(account, monkeypatch)
-    keeper = LeaseKeeper(tmp_path, clock=lambda: now[0], since=lambda: 0.0, find=lambda: instance)
-    assert keeper.turn([], [])
-    answer = instance.ask()
+    lease = HeldLease(tmp_path, {"seconds": 10}, lambda: instance)
+    lease.turn()
+    answer, keeper = instance.ask(), lease.keeper
 
     def slow() -> AccountReading:
         if what == "released":
-            file.unlink()
+            (tmp_path / "lease.json").unlink()
         return answer
 
     def late() -> float:
@@ -258,7 +267,7 @@ def test_a_lease_released_or_extended_during_its_last_request_does_not_end_the_b
         return 0.0
 
     monkeypatch.setattr(instance, "ask", slow)
-    now[0] += 3700.0
+    lease.now += 3700.0
     told = keeper._is_safe
     monkeypatch.setattr(keeper, "_is_safe", lambda: (late(), told())[1])
     keeper.turn([], [])
@@ -268,21 +277,17 @@ def test_a_lease_released_or_extended_during_its_last_request_does_not_end_the_b
 def test_a_lease_does_not_ask_the_account_again_while_its_safety_check_runs(
     tmp_path: Path, account: SimulatedAccount, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "lease.json").write_text(json.dumps({"seconds": 10, "then": "destroy"}))
-    now, asked = [100.0], list[float]()
-    instance = own(account, monkeypatch)
+    asked, instance = list[float](), own(account, monkeypatch)
     answer = instance.ask()
-    monkeypatch.setattr(instance, "ask", lambda: (asked.append(now[0]), answer)[1])
-    keeper = LeaseKeeper(tmp_path, clock=lambda: now[0], since=lambda: 0.0, find=lambda: instance)
-    monkeypatch.setattr(keeper._safety, "begin", lambda: None)
-    keeper.turn([], [])
-    now[0] += 3700.0
-    keeper.turn([], [])
-    assert (keeper.looks, len(asked)) == (True, 2)
-    keeper._ask_at = 1.0
-    now[0] += 1.0
-    keeper.turn([], [])
-    assert (keeper.looks, len(asked)) == (True, 2)
+    lease = HeldLease(tmp_path, {"seconds": 10, "then": "destroy"}, lambda: instance)
+    monkeypatch.setattr(instance, "ask", lambda: (asked.append(lease.now), answer)[1])
+    monkeypatch.setattr(lease.keeper._safety, "begin", lambda: None)
+    lease.turn()
+    lease.turn(3700.0)
+    assert (lease.keeper.looks, len(asked)) == (True, 2)
+    lease.keeper._ask_at = 1.0
+    lease.turn(1.0)
+    assert (lease.keeper.looks, len(asked)) == (True, 2)
 
 
 def test_a_lease_does_not_stop_a_pod_whose_results_link_outside_the_volume(
@@ -293,23 +298,17 @@ def test_a_lease_does_not_stop_a_pod_whose_results_link_outside_the_volume(
     out = volume / "homework/out"
     for each in (run, beside, out / "deep"):
         each.mkdir(parents=True)
-    (home / "lease.json").write_text(json.dumps({"seconds": 100}))
     (run / "dir").write_text(f"{volume}/homework\n")
     (run / "results").write_text("out/\n")
     (out / "deep/here").symlink_to(out)
     monkeypatch.setattr(os.path, "ismount", {str(volume)}.__contains__)
-    now, instance = [100.0], own(account, monkeypatch)
-    keeper = LeaseKeeper(home, clock=lambda: now[0], since=lambda: 0.0, find=lambda: instance)
-    keeper.turn([], [])
-    now[0] += 90.0
-    keeper.turn([], [])
-    assert json.loads((home / "lease.state").read_text())["held"] == "no-boot"
+    instance = own(account, monkeypatch)
+    lease = HeldLease(home, {"seconds": 100}, lambda: instance)
+    lease.turn()
+    assert lease.turn(90.0)["held"] == "no-boot"
     (out / "deep/best").symlink_to(beside)
-    now[0] += 90.0
-    keeper.turn([], [])
     wipes = account.provider == "runpod"
-    said = json.loads((home / "lease.state").read_text())["held"]
-    assert said == ("wipes" if wipes else "no-boot")
+    assert lease.turn(90.0)["held"] == ("wipes" if wipes else "no-boot")
     assert is_running(account) == wipes
 
 
@@ -345,29 +344,22 @@ def test_a_lease_reports_a_refused_api_key_and_a_500_of_the_account_as_different
 def test_a_lease_on_a_box_without_an_api_key_ends_no_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "lease.json").write_text('{"seconds": 1}')
     run = tmp_path / "runs/homework/train-1"
     run.mkdir(parents=True)
-    now = [100.0]
     ended = list[object]()
     monkeypatch.setattr("bootstrap.onbox.lease.keeper._end_runs", lambda *_: ended.append(_))
-    keeper = LeaseKeeper(tmp_path, clock=lambda: now[0], since=lambda: 0.0, find=lambda: None)
-    for _ in range(30):
-        assert keeper.turn([run], [])
-        now[0] += 1.0
+    lease = HeldLease(tmp_path, {"seconds": 1}, lambda: None)
+    said = [lease.turn(1.0, [run]) for _ in range(30)][-1]
     assert ended == []  # the box costs money anyway, so its run continues
-    said = json.loads((tmp_path / "lease.state").read_text())
     assert (said["held"], said["over"]) == ("no-key", "hours")
     (tmp_path / "lease.extended").write_text("50\n50\n")
-    assert keeper.turn([], [])
-    assert json.loads((tmp_path / "lease.state").read_text())["limits"]["hours"][1] == 101.0
+    assert lease.turn()["limits"]["hours"][1] == 101.0
     # Released and set again, even between two looks, the lease starts from zero.
     for name in ("lease.state", "lease.extended"):
         (tmp_path / name).unlink()
-    assert keeper.turn([], [])
-    assert json.loads((tmp_path / "lease.state").read_text())["limits"]["hours"] == [0.0, 1.0]
+    assert lease.turn()["limits"]["hours"] == [0.0, 1.0]
     (tmp_path / "lease.json").unlink()
-    assert not keeper.turn([], [])
+    assert not lease.keeper.turn([], [])
 
 
 def test_a_lease_is_shown_as_extended_and_not_as_a_look_begun_before_had_it(
@@ -385,15 +377,10 @@ def test_a_lease_is_shown_as_extended_and_not_as_a_look_begun_before_had_it(
 
 def test_an_extended_lease_counts_no_idle_time_during_the_extension(tmp_path: Path) -> None:
     terms = {"seconds": 9000, "dollars": 5.0, "price": 1.0, "idle": 100, "then": "stop"}
-    (tmp_path / "lease.json").write_text(json.dumps(terms))
-    now = [1000.0]
-    keeper = LeaseKeeper(tmp_path, clock=lambda: now[0], since=lambda: 0.0, find=lambda: None)
-    said = []
-    for at, file in ((1000, ""), (1060, "3600\n"), (1360, "3600\n")):
-        now[0] = at
+    held, said = HeldLease(tmp_path, terms, lambda: None), []
+    for later, file in ((0, ""), (60, "3600\n"), (300, "3600\n")):
         (tmp_path / "lease.extended").write_text(file)
-        assert keeper.turn([], [])
-        lease = parse_lease(f"kept\t{(tmp_path / 'lease.state').read_text()}")
+        lease = parse_lease(f"kept\t{json.dumps(held.turn(later))}")
         assert lease
         said.append((lease.left(), lease.over))
     assert said[0][0].endswith("of $5.00, idle for 0 s of 1 min 40 s")
@@ -406,11 +393,8 @@ def test_a_lease_ends_a_runpod_pod_by_graphql_if_the_rest_api_refuses_the_pods_k
     tmp_path: Path, account: SimulatedAccount, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """RunPod's REST answers a pod's own key with 403; GraphQL lets it end this pod alone."""
-    (tmp_path / "lease.json").write_text(json.dumps({"seconds": 1000, "then": "destroy"}))
     instance = own(account, monkeypatch)
-    keeper = LeaseKeeper(tmp_path, clock=lambda: 100.0, since=lambda: 0.0, find=lambda: instance)
-    assert keeper.turn([], [])
-    said = json.loads((tmp_path / "lease.state").read_text())
+    said = HeldLease(tmp_path, {"seconds": 1000, "then": "destroy"}, lambda: instance).turn()
     is_pod = account.provider == "runpod"
     assert (said["held"], said["price"]) == ("no-boot", 0.5)
     assert said["way"] == ("graphql" if is_pod else "")
@@ -432,16 +416,12 @@ def test_a_lease_asks_the_account_again_after_a_403_that_a_proxy_answered(
     tmp_path: Path, account: SimulatedAccount, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A 403 that isn't the API's own answer says nothing of the key: it is asked again."""
-    (tmp_path / "lease.json").write_text('{"seconds": 1000}')
-    now, instance = [100.0], own(account, monkeypatch)
-    keeper = LeaseKeeper(tmp_path, clock=lambda: now[0], since=lambda: 0.0, find=lambda: instance)
+    instance = own(account, monkeypatch)
+    lease = HeldLease(tmp_path, {"seconds": 1000}, lambda: instance)
     account.is_edgy = True
-    keeper.turn([], [])
-    assert json.loads((tmp_path / "lease.state").read_text())["held"] == "no-answer"
+    assert lease.turn()["held"] == "no-answer"
     account.is_edgy = False
-    now[0] += 61.0
-    keeper.turn([], [])
-    assert json.loads((tmp_path / "lease.state").read_text())["held"] in {"no-boot", "wipes"}
+    assert lease.turn(61.0)["held"] in {"no-boot", "wipes"}
     assert {"User-Agent": f"boxstrap/{__version__}"} == AGENT  # the box has no package to ask
 
 
@@ -475,27 +455,18 @@ def test_a_lease_set_to_stop_never_shuts_down_a_box_that_a_shutdown_would_destro
     marker.write_text(f"ec2 {does} 1.500000\n")
     home = tmp_path / ".boxstrap"
     (home / "runs").mkdir(parents=True)
-    (home / "lease.json").write_text(json.dumps({"seconds": 20, "dollars": 9, "then": then}))
-    now = [100.0]
-    keeper = LeaseKeeper(
-        home,
-        clock=lambda: now[0],
-        since=lambda: 0.0,
-        find=lambda: find_instance((), (str(marker),)),
-    )
-    for _ in range(60):
-        assert keeper.turn([], [])
-        now[0] += 1.0
+    terms = {"seconds": 20, "dollars": 9, "then": then}
+    box = HeldLease(home, terms, lambda: find_instance((), (str(marker),)))
+    for second in range(60):
+        state = box.turn(float(second > 0))
         time.sleep(0.002)
-    keeper._safety.end()
-    text = (home / "lease.state").read_text()
-    state = json.loads(text)
+    box.keeper._safety.end()
     assert (state["held"], state["way"]) == (held, does)
     assert state["limits"]["dollars"][0] == pytest.approx(59 / 3600 * 1.5, abs=0.002)
     calls = shutdowns.read_text().splitlines() if shutdowns.exists() else []
     wanted = "shutdown -h now" if os.geteuid() == 0 else "sudo -n shutdown -h now"
     assert (wanted in calls) == (held != "wipes")
-    lease = parse_lease(f"kept\t{text}")
+    lease = parse_lease(f"kept\t{json.dumps(state)}")
     assert lease
     assert ends in lease.lines()[0]
     assert document(lease)["by"] == "shutdown"

@@ -63,24 +63,13 @@ def test_pull_is_offered_as_a_next_command_only_where_a_run_has_results(
     of: Run | None, profile: dict[str, Any], nothing: bool, offered: str
 ) -> None:
     train = Made(**{"results": ["out/"], "results_of": "rank-0", **profile})
-    login = Made(
-        is_local=False,
-        options=Made(repo=None),
-        known=Made(is_billed=False),
-        endpoint=Made(alias="gpu", hostname="gpu", user="root", port=22),
-    )
-    result: Any = Made(
-        **{
-            "run": of,
-            "waits_for": None,
-            "login": login,
-            "box": "gpu",
-            "alias": profile.get("alias", "gpu"),
-        },
-        repo_dir="/w/homework",
-        box_state=Made(has_tmux=True, home="/w/.boxstrap", is_noisy=profile.get("is_noisy", False)),
-        **{"profile": Made(train=train, provider=Made(console="")), "price": None},
-        made_nothing=nothing,
-    )
+    reached = Made(alias="gpu", hostname="gpu", user="root", port=22)
+    known, options = Made(is_billed=False), Made(repo=None)
+    login = Made(is_local=False, options=options, known=known, endpoint=reached)
+    state = Made(has_tmux=True, home="/w/.boxstrap", is_noisy=profile.get("is_noisy", False))
+    run = {"run": of, "waits_for": None, "made_nothing": nothing, "price": None}
+    run |= {"box": "gpu", "alias": profile.get("alias", "gpu"), "repo_dir": "/w/homework"}
+    own = Made(train=train, provider=Made(console=""))
+    result: Any = Made(**run, login=login, box_state=state, profile=own)
     said = next_steps(result)
     assert [word for word in ("pull", "fetch") if f"  {word} " in said] == offered.split()

@@ -95,9 +95,7 @@ ANY_EVENT = st.tuples(
     st.fixed_dictionaries(
         {},
         optional={
-            "done": st.floats(-(2.0**53), 2.0**53),
-            "total": st.floats(-(2.0**53), 2.0**53),
-            "secs": st.floats(-(2.0**53), 2.0**53),
+            **dict.fromkeys(("done", "total", "secs"), st.floats(-(2.0**53), 2.0**53)),
             "unit": st.sampled_from(sorted(UNITS)),
             "why": st.sampled_from(sorted(WHY)),
             "code": st.sampled_from(sorted(CODES)),
