@@ -15,6 +15,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 import os
 import posixpath
 import re
@@ -412,7 +413,7 @@ def _values(door: Door, script: str, profile: Profile, source: Source) -> dict[s
         "needs_gpu": gpu.require,
         "remote_env": dict(profile.env),
         "interpreter": posixpath.join(folder, python.venv, "bin", "python"),
-        "accelerators": _one_or_all([f"{name}:{gpu.count or 1}" for name in gpu.names]),
+        "accelerators": skypilot_gpus(profile),
         "dstack_gpu": dstack_gpu(profile),
         "nodes": profile.train.nodes if profile.train else 1,
         "spot": profile.rent.spot,
@@ -424,6 +425,14 @@ def _values(door: Door, script: str, profile: Profile, source: Source) -> dict[s
 
 def _absolute(workdir: str) -> str:
     return "/root" + workdir[1:] if workdir.startswith("~") else workdir
+
+
+def skypilot_gpus(profile: Profile) -> str | list[str]:
+    """Return the GPUs that SkyPilot should look for; "" if the profile requires none."""
+    gpu = profile.gpu
+    least = f"nvidia:{math.ceil(gpu.min_memory_gib or 1)}GB+"
+    kinds = gpu.names or ([least] if gpu.require else [])
+    return _one_or_all([f"{kind}:{gpu.count or 1}" for kind in kinds])
 
 
 def dstack_gpu(profile: Profile) -> dict[str, object]:

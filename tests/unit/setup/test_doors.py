@@ -335,14 +335,18 @@ def test_render_for_a_devcontainer_refuses_a_value_with_a_devcontainer_variable(
 
 
 @pytest.mark.usefixtures("loosely_packed")
-def test_skypilot_and_dstack_files_ask_for_the_profiles_nodes_and_spot_machines() -> None:
+def test_skypilot_and_dstack_files_ask_for_the_profiles_gpus_nodes_and_spot_machines() -> None:
     wanted = profile("ssh", TRAIN, "train.nodes=2", "rent.spot=true", "gpu.name=A100")
     task = yaml.safe_load(render_door("skypilot", wanted, WORK).text)
     assert task["num_nodes"] == 2
     assert task["resources"] == {"accelerators": "A100:1", "use_spot": True}
     task = yaml.safe_load(render_door("dstack", wanted, WORK).text)
     assert (task["nodes"], task["spot_policy"]) == (2, "spot")
-    alone = profile("ssh", TRAIN)
+    alone = profile("ssh", TRAIN, "gpu.min_memory_gib=15.5", "gpu.count=2")
+    task = yaml.safe_load(render_door("skypilot", alone, WORK).text)
+    assert task["resources"] == {"accelerators": "nvidia:16GB+:2"}
+    none = profile("ssh", TRAIN, "gpu.require=false")
+    assert "resources" not in yaml.safe_load(render_door("skypilot", none, WORK).text)
     for name in ("skypilot", "dstack"):
         task = yaml.safe_load(render_door(name, alone, WORK).text)
         assert {"num_nodes", "nodes", "spot_policy", "use_spot"}.isdisjoint(task)
