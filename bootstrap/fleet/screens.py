@@ -22,6 +22,7 @@ from bootstrap.boxes.run import called
 from bootstrap.errors import BoxstrapError
 from bootstrap.link import prompt
 from bootstrap.link.target import shortened
+from bootstrap.onbox.runs.first_output import is_first
 from bootstrap.sizes import duration, first_of
 from bootstrap.steps.events import Event
 from bootstrap.ui import layout
@@ -85,8 +86,8 @@ class _Told:
     @property
     def summary(self) -> str:
         """What the table says: the run, if it is about one, and the first line of the results; of
-        a run that begins the last of its first lines, as those before it may be warnings; of
-        several runs what each line begins with; of a verdict its end."""
+        a run that begins the first line that is its own, else the last, as those before it may be
+        warnings; of several runs what each line begins with; of a verdict its end."""
         told = [line for text in self.texts for line in text.splitlines()]
         if self._has_several:
             heads = [line.partition("; ")[0] for line in told if line == line.lstrip()]
@@ -94,6 +95,8 @@ class _Told:
         lines = [line.strip() for line in told]
         # What follows an empty line says again which run it is.
         begun = [*(takewhile(bool, lines) if self._run else filter(None, lines))]
+        if self._begins:  # of a short run all lines came
+            begun = [*filter(is_first, begun)][:1] or begun
         line = ["", *(lines if self._judges else begun if self._begins else begun[:1])][-1]
         return ": ".join(filter(None, (self._run, line)))[:_SUMMARY]
 

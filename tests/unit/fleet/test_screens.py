@@ -66,7 +66,7 @@ def ended_by(what: str, rc: int) -> dict[str, object]:
     [
         (
             {"run": {"name": "train-1", "state": "running"}, "first_lines": ["warned", "loss 2"]},
-            "  warned\n  loss 2\n\ngpu-1: run train-1: running",
+            "  warned\n  loss 2\n  loss 1\n  saved\n\ngpu-1: run train-1: running",
             "train-1 running: loss 2",
         ),
         (
@@ -82,7 +82,7 @@ def ended_by(what: str, rc: int) -> dict[str, object]:
         (ended_by("stop", 1), "", "train-3 stopped"),
     ],
 )
-def test_the_table_of_several_boxes_shows_the_verdict_or_what_each_of_the_runs_said_last(
+def test_the_table_of_several_boxes_shows_the_verdict_or_the_first_own_line_of_each_run(
     result: dict[str, object], text: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     screens = make_box_screens(HOSTS, make_screen(), as_json=False, brief=False)
