@@ -41,6 +41,13 @@ class KeepingUser:
         self.boxes.append(known)
         return login_to(known, endpoint, self.user.said.append)
 
+    def by_relay(self, server: Sshd, **options: float) -> Relay:
+        """Write an ssh config by which the box is reached over a relay."""
+        relay = Relay(server.port, **options)
+        alias = self.user.alias("box", server)
+        self.user.write(alias.replace(f"Port {server.port}", f"Port {relay.port}"))
+        return relay
+
     def contact(self, host: str = "box", **options: str) -> BoxLogin:
         """Log in, and leave: what may be opened is being opened."""
         box = self.login(host, **options)
@@ -253,10 +260,7 @@ def test_a_command_logs_in_itself_at_once_if_the_shared_connection_does_not_resp
     fault: str, keeping: KeepingUser, start_server: Callable[..., Sshd], tmp_path: Path
 ) -> None:
     server = start_server("box", keeping.user.key)
-    relay = Relay(server.port)
-    keeping.user.write(
-        keeping.user.alias("box", server).replace(f"Port {server.port}", f"Port {relay.port}")
-    )
+    relay = keeping.by_relay(server)
     path = keeping.open()
     master = pid_of(path)
     if fault == "box":
@@ -291,10 +295,7 @@ def test_a_box_that_stops_answering_over_a_shared_connection_is_reported_as_a_lo
     has_answered: bool, keeping: KeepingUser, start_server: Callable[..., Sshd]
 ) -> None:
     server = start_server("box", keeping.user.key)
-    relay = Relay(server.port)
-    keeping.user.write(
-        keeping.user.alias("box", server).replace(f"Port {server.port}", f"Port {relay.port}")
-    )
+    relay = keeping.by_relay(server)
     keeping.open()
     tries: list[float] = []
 
@@ -346,10 +347,7 @@ def test_a_command_to_a_slow_box_still_uses_the_shared_connection_and_closes_its
 ) -> None:
     """What goes over the connection of others, as their ssh, is not ended for that."""
     server = start_server("box", keeping.user.key)
-    relay = Relay(server.port, delay=0.2)
-    keeping.user.write(
-        keeping.user.alias("box", server).replace(f"Port {server.port}", f"Port {relay.port}")
-    )
+    relay = keeping.by_relay(server, delay=0.2)
     path = keeping.open()
     with keeping.login() as box:
         box.dial()

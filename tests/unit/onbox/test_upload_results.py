@@ -210,7 +210,6 @@ def _begin(training: UploadTraining, home: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-I", "-B", *program, str(training.run)])
 
 
-@pytest.mark.slow
 def test_the_uploading_process_ends_once_the_run_ended_and_every_file_is_uploaded(
     training: UploadTraining,
 ) -> None:

@@ -35,6 +35,10 @@ ORIGIN = {"box": "gpu", "repository": RUN.repo_key, "run": RUN.name}
 BEFORE = RunAtHome("gpu", 1.0, "vast:1", RUN)
 
 
+def run_before(**run: Any) -> RunAtHome:
+    return dataclasses.replace(BEFORE, run=dataclasses.replace(RUN, **run))
+
+
 class ListedBucket:
     """A bucket that has these names."""
 
@@ -68,7 +72,7 @@ def test_results_for_up_resume_are_taken_only_from_the_bucket_folder_of_the_prof
     monkeypatch.setattr(ListedBucket, "names", there)
     train: Any = SimpleNamespace(results_to="s3://mine/results/")
     uploaded = Uploaded("going", 1, 1, 0, "", said) if said else None
-    before = dataclasses.replace(BEFORE, run=dataclasses.replace(RUN, uploaded=uploaded))
+    before = run_before(uploaded=uploaded)
     expected = found.replace("…", "s3://mine/results/train-1-20231114-221")
     assert last_results.bucket_of(before, train) == expected
     assert last_results.bucket_of(before, SimpleNamespace(results_to=None)) == ""  # type: ignore[arg-type]
@@ -154,7 +158,7 @@ def test_up_resume_sends_neither_an_incomplete_checkpoint_nor_links_to_it(
     half = {"out/global_step3/model": OLD, "out/latest": "global_step3"}
     led = {"out/best": "out/global_step2", "out/global_step2/base": "out/global_step1/model"}
     astray = {"out/newest": "out/global_step3"}
-    said, place = KeptWarnings(), tmp_path / "home"
+    said, place = kept_warnings(), tmp_path / "home"
     there = {**whole, **half}
     for folder in (place, bucket):
         upload(folder, there, there, live=live, links={**led, **astray})
@@ -169,8 +173,7 @@ def test_up_resume_sends_neither_an_incomplete_checkpoint_nor_links_to_it(
                 fetch(Path(scratch), said)
                 return names_in(Path(scratch))
         train: Any = SimpleNamespace(results=("out/",), results_to=None)
-        screen: Any = said
-        found = last_results.find_last_results(at_home(place), None, train, tmp_path, screen)
+        found = last_results.find_last_results(at_home(place), None, train, tmp_path, said)
         return names_in(place) - {*found.half, MANIFEST}
 
     assert find() == {*whole, *led}
@@ -221,14 +224,10 @@ class FolderBucket:
         return [f"{self.address}/{each.name}?signature=secret" for each in objects]
 
 
-class KeptWarnings:
-    """Keeps what a screen would show as a warning."""
-
-    def __init__(self) -> None:
-        self.warned: list[str] = []
-
-    def warn(self, text: str) -> None:
-        self.warned.append(text)
+def kept_warnings() -> Any:
+    """Make a screen that keeps what it would show as a warning."""
+    warned: list[str] = []
+    return SimpleNamespace(warned=warned, warn=warned.append)
 
 
 class SilentFileHandler(SimpleHTTPRequestHandler):
@@ -274,9 +273,8 @@ def upload(
     (bucket / "boxstrap-manifest.json").write_text(manifest)
 
 
-def fetch(scratch: Path, said: KeptWarnings) -> str:
-    screen: Any = said
-    return last_results._fetch(ADDRESS, ("out/", *SHARDS, "last.pt"), scratch, screen)
+def fetch(scratch: Path, said: Any) -> str:
+    return last_results._fetch(ADDRESS, ("out/", *SHARDS, "last.pt"), scratch, said)
 
 
 def names_in(folder: Path) -> set[str]:
@@ -295,7 +293,7 @@ def test_only_results_listed_in_their_manifest_are_fetched_from_a_bucket(
         | {"sitecustomize.py": "code", "../out/b": OLD},
         live=True,
     )
-    said = KeptWarnings()
+    said = kept_warnings()
     came_from = fetch(tmp_path / "scratch", said)
     assert came_from.startswith(f"{ADDRESS} (2 files, ")
     assert names_in(tmp_path) & {"out/b"} == set()
@@ -327,7 +325,7 @@ def test_an_endless_or_too_slow_bucket_download_is_cut_off(
         patch.setattr(SilentFileHandler, "do_GET", endless)
         listed = (read_manifest(manifest), FolderBucket(f"{ADDRESS}/"))
         patch.setattr(last_results, "bucket_manifest", lambda _: listed)
-        said = KeptWarnings()
+        said = kept_warnings()
         fetch(tmp_path / "scratch", said)
         assert (tmp_path / "scratch/last.pt").read_text() == "x" * len(NEW)
         assert "last.pt was replaced" in said.warned[0]
@@ -347,7 +345,7 @@ def test_up_resume_leaves_out_a_bucket_checkpoint_of_files_of_different_versions
 ) -> None:
     there = {FOLDER[0]: OLD, FOLDER[1]: NEW, "last.pt": OLD}
     upload(bucket, there, dict.fromkeys(there, OLD), live=False)
-    assert "(1 file, " in fetch(tmp_path / "scratch", KeptWarnings())
+    assert "(1 file, " in fetch(tmp_path / "scratch", kept_warnings())
     assert names_in(tmp_path / "scratch") == {"last.pt"}
     (bucket / "last.pt").unlink()
     # A part that was to come still, one that the bucket has lost, and one alone that it has lost.
@@ -358,7 +356,7 @@ def test_up_resume_leaves_out_a_bucket_checkpoint_of_files_of_different_versions
     ):
         upload(bucket, dict.fromkeys(there, OLD), dict.fromkeys(listed, OLD), live=live)
         with pytest.raises(NotSafeError, match="no whole results"):
-            fetch(tmp_path / "other", KeptWarnings())
+            fetch(tmp_path / "other", kept_warnings())
         assert names_in(tmp_path / "other") == set()
 
 
@@ -381,7 +379,7 @@ def test_up_resume_raises_an_error_if_the_bucket_has_no_sound_manifest(
     if manifest is not None:
         (bucket / "boxstrap-manifest.json").write_text(manifest)
     with pytest.raises(NotSafeError, match=says):
-        fetch(tmp_path / "scratch", KeptWarnings())
+        fetch(tmp_path / "scratch", kept_warnings())
 
 
 def test_a_bucket_that_does_not_answer_is_reported_without_its_signed_url(
@@ -390,7 +388,7 @@ def test_a_bucket_that_does_not_answer_is_reported_without_its_signed_url(
     upload(bucket, {"last.pt": OLD}, {"last.pt": OLD}, live=False)
     monkeypatch.setattr(FolderBucket, "cut", ("last.pt",))
     with pytest.raises(UnreachableError) as found:
-        fetch(tmp_path / "scratch", KeptWarnings())
+        fetch(tmp_path / "scratch", kept_warnings())
     assert "last.pt" in found.value.text()
     assert "secret" not in found.value.text()
 
@@ -402,15 +400,14 @@ def at_home(place: Path, results: str = "home") -> RunAtHome:
 def test_up_resume_sends_complete_results_at_home_and_names_damaged_ones(
     bucket: Path, tmp_path: Path
 ) -> None:
-    place, said = tmp_path / "home", KeptWarnings()
+    place, said = tmp_path / "home", kept_warnings()
     there = {FOLDER[0]: OLD, FOLDER[1]: NEW, "last.pt": OLD}
     upload(place, there, dict.fromkeys(there, OLD), live=False)
     (place / "odd.pt").symlink_to(place / "last.pt")
     train: Any = SimpleNamespace(results=("out/", "last.pt", "odd.pt", "gone"), results_to=None)
-    screen: Any = said
 
     def find(before: RunAtHome) -> last_results.LastResults:
-        return last_results.find_last_results(before, None, train, tmp_path / "scratch", screen)
+        return last_results.find_last_results(before, None, train, tmp_path / "scratch", said)
 
     found = find(at_home(place))
     assert (found.folder, found.came_from) == (place, str(place))
@@ -451,14 +448,13 @@ def test_results_behind_a_symlink_of_the_repository_are_never_sent_to_the_next_b
     (results / linked).parent.mkdir(parents=True)
     (results / linked).symlink_to(outside / linked)
     train: Any = SimpleNamespace(results=("out/", "out/key"), results_to=None)
-    screen: Any = KeptWarnings()
     for sha256 in ("", digest("mine")):
         rows = [{"path": "out/key", "sha256": sha256}]
         document = {"files": rows, "missing": {}, "live": False, **ORIGIN}
         (results / "box/train-1" / MANIFEST).write_text(json.dumps(document))
         before = at_home(results / "box/train-1")
         with pytest.raises(NotSafeError, match="no whole results"):
-            last_results.find_last_results(before, None, train, tmp_path / "scratch", screen)
+            last_results.find_last_results(before, None, train, tmp_path, kept_warnings())
 
 
 def test_up_resume_overwrites_no_file_of_another_run_on_the_next_box(tmp_path: Path) -> None:
@@ -469,7 +465,7 @@ def test_up_resume_overwrites_no_file_of_another_run_on_the_next_box(tmp_path: P
     (place / "out/best").symlink_to(place / "m.pt")
     paths = ("out", "m.pt", "half.pt", "link", "gone")
     found = last_results.LastResults(place, paths, "here", half=("out/[b]*", "half.pt"))
-    wire, said = LocalWire(), KeptWarnings()
+    wire, said = LocalWire(), kept_warnings()
     state = SimpleNamespace(repo_dir=str(box / "tree"))
     there: Any = SimpleNamespace(
         link=wire, workdir=str(box), label="box", name="box", state=state, reporter=said
@@ -519,9 +515,7 @@ def test_up_resume_is_wrong_usage_while_the_run_may_still_be_alive_on_its_box(
     monkeypatch: pytest.MonkeyPatch, state: RentedState | None, alive: bool, costs: str | None
 ) -> None:
     """`costs`: the box that is still paid for; None where two would train the same."""
-    before = dataclasses.replace(
-        BEFORE, run=dataclasses.replace(RUN, state="running" if alive else "died")
-    )
+    before = run_before(state="running" if alive else "died")
     known = now_at(monkeypatch, state)
     if costs is None:
         with pytest.raises(UsageError, match="may still be alive") as found:
@@ -534,7 +528,7 @@ def test_up_resume_is_wrong_usage_while_the_run_may_still_be_alive_on_its_box(
 def test_up_resume_from_a_box_of_no_account_is_wrong_usage_while_both_seem_alive(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    running = dataclasses.replace(BEFORE, run=dataclasses.replace(RUN, state="running"))
+    running = run_before(state="running")
     mine = KnownBox("gpu", "root@203.0.113.7")
     with pytest.raises(UsageError, match="may still be alive"):
         resumption._check_is_over(running, mine)
@@ -550,7 +544,7 @@ def test_the_money_spent_on_a_resumed_run_is_the_highest_of_recorded_and_compute
         "boxstrap-" + "a" * 12, "vast", RentalState.RENTED, 1_700_000_000.0, "1", price=2.0
     )
     rental.save_rental(ours)
-    over = dataclasses.replace(BEFORE, run=dataclasses.replace(RUN, over=1_700_003_600))
+    over = run_before(over=1_700_003_600)
     assert resumption.spent_on(over, KnownBox("gpu", "vast:1", before=2.0, spent=1.0)) == 4.0
     # It was alive when its box was lost: what came home last is a sign of the box, too.
     watched = dataclasses.replace(over, run=RUN, seen=1_700_007_200.0)
@@ -625,7 +619,7 @@ def test_a_box_that_lies_about_start_times_does_not_make_its_run_the_newest(
 def test_up_resume_of_a_finished_run_says_there_is_nothing_to_resume(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    done = dataclasses.replace(BEFORE, run=dataclasses.replace(RUN, state="finished", rc=0))
+    done = run_before(state="finished", rc=0)
     listed = [SimpleNamespace(kept=done)]
     monkeypatch.setattr(resumption, "list_runs", lambda *_, **__: listed)
     with pytest.raises(NotSafeError, match="it finished, there is nothing to resume"):

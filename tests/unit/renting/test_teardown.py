@@ -27,6 +27,7 @@ class _Wire(LocalWire):
     label = "box"
 
 
+FINISHED = Run("k-1", "train-1", "finished", 0, 1, "c" * 40, "w", "train", 2, 9, "python train.py")
 TREE = {"kind": "tree", "key": "k", "name": "n", "number": "1"}
 
 
@@ -64,14 +65,15 @@ def test_a_refused_down_prints_the_command_to_save_each_kind_of_work() -> None:
         assert words in error.hint
     beside = _refusal("my-box", [Loss("files", "a@2", "x")], is_dry=False)
     assert "in its repository: boxstrap clean --host my-box --discard a@2" in beside.hint
+    assert "sync --back" not in beside.text()
 
 
 def test_down_keeps_the_box_if_a_run_ended_while_down_checked_for_losses(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Results were checked while it was running; at the end it is no longer alive."""
-    over = Run("k-1", "train-1", "finished", 0, 1, "c" * 40, "w", "train", 2, 9, "python train.py")
-    live, again = replace(over, state="running", rc=None), replace(over, started=7)
+    over, again = FINISHED, replace(FINISHED, started=7)
+    live = replace(FINISHED, state="running", rc=None)
     nothing = SimpleNamespace(find_unsafe=lambda *_: [], bring_home=list)
     for name in ("BoxResultsCheck", "BoxTrees", "read_content"):
         monkeypatch.setattr(teardown, name, lambda *_, **__: nothing)
@@ -391,15 +393,11 @@ def test_down_dry_for_unpulled_results_of_several_runs_names_one_command_to_pull
         "To let go of a result: boxstrap pull --host gpu --run RUN --without PATH",
         "To let all of that go: boxstrap down --host gpu --discard",
     ]
-    beside = teardown._refusal("gpu", [Loss("files", "mine@2", "one")], is_dry=False).text()
-    assert "boxstrap clean --host gpu --discard mine@2" in beside
-    assert "sync --back" not in beside
     refused = teardown._refusal("gpu", lost[:1], is_dry=False)
     assert "this would be lost with it" in refused.what
     assert "In its repository: boxstrap pull --host gpu --run train-1" in refused.hint
 
 
-FINISHED = Run("k-1", "train-1", "finished", 0, 1, "c" * 40, "w", "train", 2, 9, "python train.py")
 IN_USE = BusyError("another pull is at work in this folder.")
 
 

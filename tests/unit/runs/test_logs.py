@@ -97,7 +97,6 @@ def finished(folder: Path, log: bytes, times: str | None = None, name: str = "tr
     return run
 
 
-@pytest.mark.slow
 def test_logs_follow_reads_to_the_end_a_log_whose_beginning_is_dropped_at_its_limit(
     tmp_path: Path, reader: MakeReader
 ) -> None:

@@ -448,6 +448,5 @@ def test_no_point_of_a_report_plot_lies_outside_the_picture_even_for_extreme_num
 def test_report_draws_no_negative_gpu_power_limit() -> None:
     head = SampleHead(gpus=(SampledGpu(index=0, power_limit=-1000.0),))
     rows = [(1000.0, 1.0, 2, ((97.0, 1, 5e-324, 1.0),)), (1010.0, 1.0, 2, ((97.0, 1, 9.0, 1.0),))]
-    assert [plot.top for plot in machine_plots(head, rows, RUN) if plot.title == "GPU power"] == [
-        None
-    ]
+    (power,) = (plot for plot in machine_plots(head, rows, RUN) if plot.title == "GPU power")
+    assert power.top is None

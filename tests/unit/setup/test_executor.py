@@ -185,7 +185,6 @@ def box(user: User, monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedBox]:
     made.close()
 
 
-@pytest.mark.slow
 def test_a_second_setup_with_the_same_profile_has_nothing_to_do(box: ScriptedBox) -> None:
     box.open()
     first = box.ask().begin()
@@ -356,7 +355,6 @@ def test_the_uv_wheel_is_sent_again_after_its_sending_broke_off(
     assert not (box.folder / ".boxstrap/setups" / setup.id / "uv.whl").exists()
 
 
-@pytest.mark.slow
 def test_setup_fails_and_installs_no_uv_if_the_sent_wheel_has_a_wrong_checksum(
     box: ScriptedBox, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,6 +20,7 @@ from tests.unit.transfer.boxes import KEY, RUN, STOOD_S, ResultsHere, held
 pytestmark = pytest.mark.slow  # each starts programs
 
 MIB = 2**20
+Given = bytes | BegunFile | GivenFile
 
 
 @pytest.fixture
@@ -141,9 +142,7 @@ class ChangedMeanwhile:
     def look(self, *, live: bool) -> BoxLook:
         return self._source.look(live=live)  # type: ignore[no-any-return]
 
-    def get(
-        self, wanted: Sequence[WantedFile]
-    ) -> Iterator[tuple[WantedFile, bytes | BegunFile | GivenFile]]:
+    def get(self, wanted: Sequence[WantedFile]) -> Iterator[tuple[WantedFile, Given]]:
         for one, item in self._source.get(wanted):
             if self._action and one.file.path == self._path:
                 self._action()
@@ -500,23 +499,21 @@ class LyingSource:
 
     stood_s = 0.0
 
-    def __init__(self, items: Sequence[bytes | BegunFile | GivenFile], path: str = "out/a") -> None:
+    def __init__(self, items: Sequence[Given], path: str = "out/a") -> None:
         self.items = items
         self.file = BoxFile(path, "", "", (1, 2, 2, 3, 4))
 
     def look(self, *, live: bool) -> BoxLook:
         return BoxLook({self.file.path: self.file})
 
-    def get(
-        self, wanted: Sequence[WantedFile]
-    ) -> Iterator[tuple[WantedFile, bytes | BegunFile | GivenFile]]:
+    def get(self, wanted: Sequence[WantedFile]) -> Iterator[tuple[WantedFile, Given]]:
         for one in wanted:
             for item in self.items:
                 yield one, item
 
 
 OF_AB = "fb8e20fc2e4c3f248c60c39bd652f3c1347298bb977b8b4d5903b85055620603"
-LIES: dict[str, tuple[list[bytes | BegunFile | GivenFile], str]] = {
+LIES: dict[str, tuple[list[Given], str]] = {
     "shorter": ([b"a", GivenFile("", OF_AB)], "damaged"),
     "another digest": ([b"ab", GivenFile("", "0" * 64)], "damaged"),
     "no digest": ([b"ab", GivenFile("", "")], "damaged"),
@@ -526,15 +523,12 @@ LIES: dict[str, tuple[list[bytes | BegunFile | GivenFile], str]] = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_pull_saves_no_result_a_box_lied_about(box: ResultsHere, lie: str) -> None:
+def test_pull_saves_no_result_a_box_lied_about_but_the_true_one(box: ResultsHere, lie: str) -> None:
     items, why = LIES[lie]
     with box.pulling() as puller:
         found = puller.round(LyingSource(items), live=False)
     assert (found.landed, found.missing) == (set(), {"out/a": why})
     assert "out" not in {path.name for path in box.home.iterdir()}
-
-
-def test_pull_saves_an_honest_result_of_the_lying_test_box(box: ResultsHere) -> None:
     with box.pulling() as puller:
         assert puller.round(LyingSource([b"ab", GivenFile("", OF_AB)]), live=False).missing == {}
         assert puller.received == 2

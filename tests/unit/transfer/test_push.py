@@ -9,7 +9,7 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +67,26 @@ def push(wire: LocalWire, source: Path, target: Path) -> Push:
         return push_folder(wire, source, "tree/data", workdir=str(target.parents[1]), **options)
 
     return push
+
+
+Answer = Callable[..., None]
+
+
+@pytest.fixture
+def answer(source: Path, monkeypatch: pytest.MonkeyPatch) -> Answer:
+    """Push a file `a` to a box that answers so, in each round; it reads what is sent."""
+    write(source, a="1")
+
+    def answer(*rounds: Iterable[dict[str, object]]) -> None:
+        left = iter(rounds)
+
+        def run(_: Transfer, frames: Iterable[Frame]) -> Iterator[Frame]:
+            list(frames)
+            yield from ((header, b"") for header in next(left))
+
+        monkeypatch.setattr(Transfer, "run", run)
+
+    return answer
 
 
 def contents(folder: Path) -> dict[bytes, tuple[bytes, int, int]]:
@@ -236,7 +256,6 @@ class CutWire(LocalWire):
         return stream
 
 
-@pytest.mark.slow
 def test_after_each_cut_of_a_push_only_the_file_under_way_is_sent_again(
     source: Path, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -395,12 +414,11 @@ def test_a_second_push_waits_for_another_to_the_folder_and_ends_one_with_a_lost_
 
 
 def test_push_raises_an_error_at_the_first_message_of_an_endless_answer_of_the_box(
-    push: Push, source: Path, monkeypatch: pytest.MonkeyPatch
+    push: Push, answer: Answer
 ) -> None:
     """Otherwise it would fill this machine's memory."""
-    write(source, a="1")
-    endless = ({"states": "a" * 1000, "begun": {"5": 1}} for _ in range(100))
-    monkeypatch.setattr(Transfer, "run", lambda *_: ((header, b"") for header in endless))
+    endless = iter([{"states": "a" * 1000, "begun": {"5": 1}}] * 100)
+    answer(endless)
     with pytest.raises(BoxstrapError, match="did not report which of the files it has"):
         push()
     assert len([*endless]) == 99
@@ -468,18 +486,12 @@ def test_push_finishes_with_a_second_process_on_the_box_if_the_first_hangs(
 
 
 def test_the_last_progress_that_push_reports_is_all_files_and_bytes(
-    source: Path, target: Path
+    push: Push, source: Path
 ) -> None:
     write(source, **{f"part{i}": bytes(1000) for i in range(50)})
     told: list[tuple[int, int]] = []
-    link = ReconnectingLink(LocalWire, lost=lambda _: None, back=lambda: None, warn=lambda _: None)
-    where = str(target.parents[1])
-    push_folder(
-        link, source, "tree/data", workdir=where,
-        progress=lambda now: told.append((now.files, now.bytes)),
-    )  # fmt: skip
+    push(progress=lambda now: told.append((now.files, now.bytes)))
     assert told[-1] == (50, 50_000)
-    link.close()
 
 
 def test_push_kills_a_suspended_push_of_this_machine_that_holds_its_lock(tmp_path: Path) -> None:
@@ -583,27 +595,22 @@ def test_push_skips_only_the_files_that_a_failing_disk_here_can_not_read(
         pushed.check("box")
 
 
+ALL_NEW: dict[str, object] = {"states": "a", "free": 9}
+
+
 @pytest.mark.parametrize(
     ("answers", "says"),
     [
         ([{"problem": "magic"}], "the box refuses it"),
-        (
-            [{"states": "a", "free": 9, "begun": {"0": -5, "x": 1, "7": 1}}, {"problem": "full"}],
-            "full",
-        ),
+        ([{**ALL_NEW, "begun": {"0": -5, "x": 1, "7": 1}}, {"problem": "full"}], "full"),
         ([{"states": "z"}], "did not report which"),
         ([{"states": ""}], "did not report which"),
     ],
 )
 def test_push_refuses_a_malformed_answer_of_the_box(
-    push: Push,
-    source: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    answers: list[dict[str, object]],
-    says: str,
+    push: Push, answer: Answer, answers: list[dict[str, object]], says: str
 ) -> None:
-    write(source, a="1")
-    monkeypatch.setattr(Transfer, "run", lambda *_: ((answer, b"") for answer in answers))
+    answer(answers)
     with pytest.raises(BoxstrapError, match=says):
         push()
 
@@ -618,24 +625,12 @@ def test_push_refuses_a_malformed_answer_of_the_box(
     ],
 )
 def test_push_ignores_answers_of_the_box_about_other_files(
-    push: Push,
-    source: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    answers: list[dict[str, object]],
-    failed: list[str],
-    kept: list[str],
+    push: Push, answer: Answer, answers: list[dict[str, object]], failed: list[str], kept: list[str]
 ) -> None:
-    write(source, a="1")
-    rounds = iter([[{"states": "a", "free": 9}], answers])
-
-    def run(_: Transfer, frames: Any) -> Any:
-        list(frames)
-        yield from ((answer, b"") for answer in next(rounds))
-
-    monkeypatch.setattr(Transfer, "run", run)
+    answer([ALL_NEW], answers)
     pushed = push()
-    assert pushed.failed == failed
-    assert (pushed.kept, pushed.files) == (kept, 0 if failed or kept else 1)
+    assert (pushed.failed, pushed.kept) == (failed, kept)
+    assert pushed.files == (0 if failed or kept else 1)
 
 
 def test_a_pipe_missing_file_or_bad_pattern_to_push_is_a_usage_error(source: Path) -> None:
@@ -691,11 +686,10 @@ def test_the_total_upload_to_several_boxes_is_announced_where_it_is_large(
 
 
 def test_a_disk_that_fills_on_the_box_ends_the_push_and_says_what_arrived(
-    push: Push, source: Path, monkeypatch: pytest.MonkeyPatch
+    push: Push, source: Path, answer: Answer
 ) -> None:
-    write(source, a="1", b="2")
-    rounds = iter([[{"states": "aa", "free": 9}], [{"i": 0}, {"i": 1, "problem": "full"}]])
-    monkeypatch.setattr(Transfer, "run", lambda *_: ((answer, b"") for answer in next(rounds)))
+    write(source, b="2")
+    answer([{"states": "aa", "free": 9}], [{"i": 0}, {"i": 1, "problem": "full"}])
     with pytest.raises(BoxLacksError, match="its disk is full; 1 files have arrived"):
         push()
 
