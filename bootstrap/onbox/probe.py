@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from . import SHELL_PROGRAMS
-from .git import BoxGit, BoxTree
+from .git import BoxTree
 from .processes import forget_locale, is_alive
 from .run_folder import RunFolder
 from .runs import status
@@ -23,6 +23,8 @@ from .short_program import run
 from .step_report import answer
 from .work.repair import wrong_packs
 from .work.repository import find_repository
+
+_MOST = 20
 
 
 def _of_repository(tree: BoxTree) -> Iterator[tuple[str, str]]:
@@ -35,23 +37,22 @@ def _of_repository(tree: BoxTree) -> Iterator[tuple[str, str]]:
     yield "work", tree.note("train.ok")
 
 
-def _commits(tree: BoxTree, *, is_placed: bool) -> Iterator[str]:
+def _commits(tree: BoxTree) -> Iterator[str]:
     """Yield what was placed last first: the next snapshot resembles it most, and a snapshot's date
-    does not show its age. `is_placed`: nothing is to be sent."""
+    does not show its age. Then what came last."""
     store = tree.store.folder
     if not os.path.isdir(store) or wrong_packs(f"{store}/packs", f"{store}/objects/pack"):
         return
+    sent = f"{store}/refs/boxstrap"
     placed = RunFolder(tree.placed.folder).first("HEAD")
-    if placed and os.path.isfile(f"{store}/refs/boxstrap/{placed}"):
+    if placed and os.path.isfile(f"{sent}/{placed}"):
         yield placed
-        if is_placed:
-            return
-    look = ("--count=20", "--sort=-creatordate", "--format=%(objectname)", "refs/boxstrap")
-    with suppress(OSError):
-        yield from BoxGit(store).lines("for-each-ref", *look)
+    with suppress(OSError), os.scandir(sent) as files:
+        came = sorted(files, key=lambda file: -file.stat().st_mtime)
+        yield from (file.name for file in came[:_MOST])
 
 
-def _plan(tree: BoxTree, script: str) -> dict[str, str]:
+def _plan(tree: BoxTree, script: str) -> None:
     from hashlib import sha256  # late: `status` asks for none
 
     own = f"{tree.steps}/setup.sh"
@@ -60,11 +61,10 @@ def _plan(tree: BoxTree, script: str) -> dict[str, str]:
         answer("script", known)
         if known == script:
             forget_locale()
-            return _planned(own)
-    return {}
+            _tell_planned(own)
 
 
-def _planned(script: str) -> dict[str, str]:
+def _tell_planned(script: str) -> None:
     """Print the plan; a script of another version asks its own program."""
     with suppress(Exception):  # whatever it is, its shell still tells that all is new
         from .setup import plan
@@ -72,9 +72,9 @@ def _planned(script: str) -> dict[str, str]:
 
         wanted = WantedSetup(script, [])
         if wanted.values.program.startswith(os.path.basename(SHELL_PROGRAMS)):
-            return plan.tell(wanted)
+            plan.tell(wanted)
+            return
     os.write(1, run(["bash", script, "plan"], os.environ).output)
-    return {}
 
 
 def main() -> None:
@@ -97,6 +97,6 @@ def main() -> None:
         answer("unread", "yes")
     if script:
         tree = BoxTree(home, key, folder)
-        is_placed = _plan(tree, script).get("repo") == "done"
-        for commit in _commits(tree, is_placed=is_placed):
+        _plan(tree, script)
+        for commit in _commits(tree):
             answer("have", commit)

@@ -282,7 +282,10 @@ class ObjectStream:
 
 
 def parse_report(answer: bytes, said: bytes = b"") -> None:
-    """Check receive-pack's answer; `said`: its errors. Raises BoxstrapError if it took not all."""
+    """Check receive-pack's answer; `said`: its errors. Raises BoxstrapError if it took not all.
+
+    That it had the ref before is no refusal: its name is that of the only commit it can lead to.
+    """
     lines = _packets(answer)
     if not lines:
         raise _not_taken("its git gave no report", said)
@@ -290,7 +293,7 @@ def parse_report(answer: bytes, said: bytes = b"") -> None:
     if status != "unpack ok":
         raise _not_taken(status.removeprefix("unpack "), said)
     refused = [line for line in refs if not line.startswith("ok ")]
-    if refused or not refs:
+    if (refused and b"reference already exists" not in said) or not refs:
         raise _not_taken(refused[0].removeprefix("ng ") if refused else "no ref was named", said)
 
 

@@ -57,6 +57,8 @@ def test_setup_sends_uncommitted_changes_and_does_not_train_again_once_they_are_
     rented.run("setup").must(0)
     assert rented.runs() == ["train-1", "train-2"]
     assert not rented.box.exists(f"{rented.tree}/new.py")
+    subprocess.run(["git", "checkout", "-q", "new.py"], cwd=place, check=True)
+    assert "warning" not in rented.run("setup").must(0).text
 
 
 def test_sync_makes_the_tree_equal_to_the_local_files_byte_for_byte(

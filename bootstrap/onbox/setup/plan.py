@@ -23,8 +23,7 @@ would run, but where it was never done, or is asked for. Of the others that it n
 counts."""
 
 
-def tell(wanted: WantedSetup) -> dict[str, str]:
-    """Print it; return why each step would run."""
+def tell(wanted: WantedSetup) -> None:
     key, main = wanted.repository()
     tree = BoxTree(wanted.home, key, main)
     setup = wanted.facts(tree, main)
@@ -48,7 +47,6 @@ def tell(wanted: WantedSetup) -> dict[str, str]:
         rows.append(f"differs\t{' '.join(['', *differences])}\n")
     sys.stdout.write("".join(rows))
     sys.stdout.flush()
-    return found
 
 
 def main() -> None:

@@ -517,6 +517,11 @@ def test_a_refusal_of_git_on_the_box_is_an_error_with_gits_message(answer: bytes
     assert len(what) < 300
 
 
+def test_a_box_that_has_the_commit_already_took_it() -> None:
+    there = b"error: cannot lock ref 'refs/x': reference already exists\n"
+    parse_report(lines("unpack ok", "ng refs/x failed to update ref") + b"0000", there)
+
+
 def test_sending_commits_to_a_box_that_has_thousands_does_not_hang(
     new: New, store: ObjectStore
 ) -> None:
