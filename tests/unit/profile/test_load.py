@@ -8,7 +8,7 @@ import pytest
 from bootstrap.errors import ProfileError
 from bootstrap.profile import Profile
 from bootstrap.profile.load import origin_lines, read_profile
-from bootstrap.profile.values import WORKDIR, ordinary
+from bootstrap.profile.values import ordinary
 from bootstrap.profile.yaml_source import WrongProfileError
 from tests.cases import read_cases
 
@@ -159,10 +159,11 @@ def test_numbers_and_booleans_in_a_profile_become_python_int_float_and_bool(writ
     assert read_profile("a.yaml").profile.gpu.min_memory_gib == 23.5
 
 
-def test_a_trailing_slash_of_a_folder_in_a_profile_is_removed(write):
-    write("box: {workdir: /workspace//}\npython: {venv: .venv/}")
-    profile = read_profile("a.yaml").profile
-    assert (profile.box.workdir, profile.python.venv) == ("/workspace", ".venv")
+def test_a_trailing_slash_of_a_folder_in_a_profile_is_removed_unless_it_is_the_root(write):
+    for given, means in (("/workspace//", "/workspace"), ("/", "/"), ("//", "/"), ("~/w/", "~/w")):
+        write(f"box: {{workdir: {given}}}\npython: {{venv: .venv/}}")
+        profile = read_profile("a.yaml").profile
+        assert (profile.box.workdir, profile.python.venv) == (means, ".venv")
 
 
 def test_the_name_of_a_profile_is_its_file_name_with_unsafe_characters_replaced(write):
@@ -209,13 +210,6 @@ def test_a_profile_that_sets_every_key_but_lock_records_an_origin_for_each_key(w
     assert str(loaded.origins["train.results"]) == "a.yaml:78"
 
 
-@pytest.mark.parametrize(
-    ("given", "means"), [("/", "/"), ("//", "/"), ("/data/", "/data"), ("~/work/", "~/work")]
-)
-def test_a_workdir_loses_a_trailing_slash_unless_it_is_the_root(given: str, means: str) -> None:
-    assert WORKDIR(given) == means
-
-
 @pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="this machine has no folder in memory")
 def test_a_profile_in_dev_shm_may_extend_another_there() -> None:
     with TemporaryDirectory(dir="/dev/shm") as folder:
@@ -237,18 +231,11 @@ def test_a_profile_path_in_proc_sys_or_dev_gives_the_error_no_ordinary_file(path
 
 @pytest.mark.parametrize(
     ("name", "names"),
-    [
-        ("A100", ("A100",)),
-        ("[H100, RTX 4090]", ("H100", "RTX 4090")),
-        ("H100, A100", ("H100", "A100")),
-    ],
+    [("A100", ["A100"]), ("[H100, RTX 4090]", ["H100", "RTX 4090"]), ("'A, B'", ["A", "B"])],
 )
 def test_several_gpu_names_in_a_profile_are_read_in_their_order(write, name, names):
-    write(
-        f"gpu: {{name: {name}}}" if "," not in name or "[" in name else f'gpu: {{name: "{name}"}}'
-    )
-    loaded = read_profile("a.yaml")
-    assert loaded.profile.gpu.names == names
+    write(f"gpu: {{name: {name}}}")
+    assert [*read_profile("a.yaml").profile.gpu.names] == names
 
 
 @pytest.mark.parametrize("name", ["[]", "[A100, 3.5]", "['a;b']", "[[A100]]", "','", "'A100,'"])

@@ -92,7 +92,7 @@ def test_the_error_code_of_a_step_ignores_output_of_earlier_tries(tmp_path: Path
     assert retries.classify(f"{tmp_path}/log") == "resolve-failed"
 
 
-def test_a_step_retries_network_failures_for_a_minute_at_most(tmp_path: Path) -> None:
+def test_a_step_retries_failures_of_the_network_alone_for_a_minute_at_most(tmp_path: Path) -> None:
     """Uses a fake clock: the test does not really wait, and real time does not count."""
     then = """
     unset SECONDS; SECONDS=0  # a plain variable from now on
@@ -101,9 +101,6 @@ def test_a_step_retries_network_failures_for_a_minute_at_most(tmp_path: Path) ->
     with_retries tried 2>/dev/null || printf 'rc %s' "$?"
     """
     assert classify(tmp_path, "", then) == "2 8 8 8 8 8 8 8 8 rc 4"
-
-
-def test_a_step_does_not_retry_failures_other_than_the_networks(tmp_path: Path) -> None:
     then = "with_retries eval 'echo once; false' || echo rc $?"
     assert classify(tmp_path, "error: Failed to build x", then) == "once\nrc 1"
 

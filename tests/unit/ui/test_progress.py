@@ -14,18 +14,6 @@ def progressed(*reports, total=100.0, unit="objects") -> Progress:
     return progress
 
 
-def test_progress_of_a_steady_transfer_shows_exact_speed_and_time_left():
-    progress = progressed(*((t, 10 * t) for t in range(6)))
-    assert progress.speed == pytest.approx(10)
-    assert progress.left == pytest.approx(5)
-    assert progress.share == 0.5
-
-
-def test_no_speed_of_a_transfer_is_shown_after_a_single_report():
-    progress = progressed((0, 10))
-    assert (progress.speed, progress.left, progress.share) == (None, None, 0.1)
-
-
 def test_the_shown_speed_of_a_transfer_is_smoothed_but_follows_changes():
     steady = [(t, 10 * t) for t in range(11)]
     burst = progressed(*steady, (11, 160), total=1000.0)
