@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.boxes import Rig, RigBox
+from tests.boxes import RigBox
 from tests.boxes.git_server import GitServer
 from tests.cli import User, UserRepository
-from tests.main_job.used import start_used
+from tests.main_job.conftest import rent
+
+__all__ = ["hosted", "rent"]
 
 PROFILE = """\
 version: 1
@@ -58,21 +60,3 @@ def hosted(user: User, tmp_path: Path) -> Iterator[Hosted]:
             return made, host
 
         yield make
-
-
-@pytest.fixture
-def rented(mirror_rig: Rig, shared_folder: Path) -> Iterator[Callable[..., RigBox]]:
-    """Rent a box that takes packages from the mirror; it is given back at the end.
-
-    `used=True`: it was set up before, for another repository (`tests/main_job/used.py`).
-    """
-    boxes: list[RigBox] = []
-
-    def start(kind: str, *, used: bool = False) -> RigBox:
-        made = start_used(mirror_rig, kind, shared_folder) if used else mirror_rig.start(kind)
-        boxes.append(made)
-        return made
-
-    yield start
-    for box in boxes:
-        box.stop()

@@ -9,7 +9,7 @@ import pytest
 from tests.boxes import RigBox
 from tests.cli import User
 from tests.doors.conftest import Hosted
-from tests.doors.test_paste import Rented
+from tests.main_job.conftest import Rent
 from tests.programs import captured
 
 pytestmark = pytest.mark.sampled(of="module")
@@ -36,9 +36,9 @@ def one_training(box: RigBox, commit: str) -> None:
 @pytest.mark.sampled
 @each_paste
 def test_a_pasted_script_neither_disturbs_nor_repeats_a_training_that_setup_started(
-    words: tuple[str, ...], rented: Rented, hosted: Hosted, user: User, tmp_path: Path
+    words: tuple[str, ...], rent: Rent, hosted: Hosted, user: User, tmp_path: Path
 ) -> None:
-    box = rented("vast", used=True)
+    box = rent("vast", used=True).box
     made, _ = hosted(box, extends="vast")
     there = ("--host", box.host_string, "--identity", str(box.identity))
     url, first = made.git("remote", "get-url", "origin"), made.head
@@ -73,9 +73,9 @@ def test_a_pasted_script_neither_disturbs_nor_repeats_a_training_that_setup_star
 @pytest.mark.sampled
 @each_paste
 def test_setup_after_a_pasted_script_reuses_its_tree_and_run_from_a_moved_repository(
-    words: tuple[str, ...], rented: Rented, hosted: Hosted, user: User
+    words: tuple[str, ...], rent: Rent, hosted: Hosted, user: User
 ) -> None:
-    box = rented("vast", used=True)
+    box = rent("vast", used=True).box
     made, _ = hosted(box, extends="vast")
     typed(box, user.run("oneliner", *words, *LONG).must(0).out)
     one_training(box, made.head)

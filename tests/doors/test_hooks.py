@@ -2,7 +2,6 @@
 
 import functools
 import threading
-from collections.abc import Callable
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -11,10 +10,10 @@ import pytest
 from tests.boxes import RigBox
 from tests.cli import User
 from tests.doors.conftest import Hosted
+from tests.main_job.conftest import Rent
 
 pytestmark = pytest.mark.sampled(of="module")
 
-Rented = Callable[[str], RigBox]
 HOME = "/home/ubuntu"
 PLACES = ["/root", "/home", "/etc"]
 
@@ -30,9 +29,9 @@ def runs(box: RigBox) -> list[str]:
 
 
 def test_a_start_up_script_does_nothing_at_later_boots_unless_at_boot_is_restart_or_resume(
-    rented: Rented, hosted: Hosted, user: User
+    rent: Rent, hosted: Hosted, user: User
 ) -> None:
-    box = rented("lambda")
+    box = rent("lambda").box
     hosted(box, more="", extends="lambda")
     resume = "train.resume=python train.py --goes-on"
     words = ("render", "--for", "gcp", "--set", "env.LINGER=600", "--set", resume)
@@ -80,9 +79,9 @@ def test_a_start_up_script_does_nothing_at_later_boots_unless_at_boot_is_restart
 
 
 def test_the_runpod_hook_starts_the_services_of_the_pod_even_if_the_setup_fails(
-    rented: Rented, hosted: Hosted, user: User
+    rent: Rent, hosted: Hosted, user: User
 ) -> None:
-    box = rented("runpod")
+    box = rent("runpod").box
     hosted(box, extends="runpod")
     box.write("/start.sh", "#!/bin/bash\necho services\n")
     box.run("chmod 755 /start.sh")
@@ -93,10 +92,10 @@ def test_the_runpod_hook_starts_the_services_of_the_pod_even_if_the_setup_fails(
 
 
 def test_a_hugging_face_job_that_is_stopped_asks_its_training_to_end(
-    rented: Rented, hosted: Hosted, user: User
+    rent: Rent, hosted: Hosted, user: User
 ) -> None:
     """The job's first process is ours, and it alone is told."""
-    box = rented("vast")
+    box = rent("vast", used=True).box
     hosted(box, more="", extends="vast")
     hook = user.run("render", "--for", "hf-jobs", "--set", "env.LINGER=600").must(0).out
     box.write("/var/tmp/hook", hook)
@@ -110,9 +109,9 @@ def test_a_hugging_face_job_that_is_stopped_asks_its_training_to_end(
 
 
 def test_a_pasted_command_runs_nothing_when_the_script_at_its_url_was_changed(
-    rented: Rented, hosted: Hosted, user: User, tmp_path: Path
+    rent: Rent, hosted: Hosted, user: User, tmp_path: Path
 ) -> None:
-    box = rented("vast")
+    box = rent("vast", used=True).box
     hosted(box, extends="vast")
     folder = tmp_path / "served"
     folder.mkdir()

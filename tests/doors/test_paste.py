@@ -1,6 +1,5 @@
 """The one-liner, pasted into the terminal of a fresh box, as a user does it."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,11 +10,11 @@ from tests.boxes import RigBox
 from tests.cli import User
 from tests.doors.conftest import Hosted
 from tests.doors.terminal import Terminal, terminal
+from tests.main_job.conftest import Rent
 from tests.programs import captured
 
 pytestmark = pytest.mark.sampled(of="module")
 
-Rented = Callable[..., RigBox]
 TOKEN = "tok-91c2e5ab"
 LEFT = "find /tmp -name 'tmp.*'"
 PLACES = {"vast": "/workspace", "bare": "/root"}
@@ -49,12 +48,12 @@ def test_a_oneliner_pasted_twice_on_a_fresh_box_trains_once(
     kind: str,
     words: list[str],
     how: str,
-    rented: Rented,
+    rent: Rent,
     hosted: Hosted,
     user: User,
     tmp_path: Path,
 ) -> None:
-    box = rented(kind)
+    box = rent(kind).box
     repository, _ = hosted(box, extends="vast" if kind == "vast" else "ssh")
     paste = user.run("oneliner", *words).must(0)
     assert len(paste.out) <= (NARROWEST if words else PASTE_LIMIT)
@@ -83,9 +82,9 @@ def test_a_oneliner_pasted_twice_on_a_fresh_box_trains_once(
 
 
 def test_a_pasted_script_of_a_private_repository_asks_for_a_token_and_writes_it_to_no_file(
-    rented: Rented, hosted: Hosted, user: User, tmp_path: Path
+    rent: Rent, hosted: Hosted, user: User, tmp_path: Path
 ) -> None:
-    box = rented("vast")
+    box = rent("vast", used=True).box
     seen = "grep -ls tok-91c2e[5]ab /proc/[0-9]*/environ >/workspace/seen || true"
     more = f"secrets: [API_KEY]\nprepare: [{seen!r}]\n"
     _, host = hosted(box, token=TOKEN, extends="vast", more=more)
@@ -116,9 +115,9 @@ def test_a_pasted_script_of_a_private_repository_asks_for_a_token_and_writes_it_
 
 
 def test_a_pasted_script_of_a_private_repository_changes_nothing_without_terminal_or_token(
-    rented: Rented, hosted: Hosted, user: User
+    rent: Rent, hosted: Hosted, user: User
 ) -> None:
-    box = rented("vast")
+    box = rent("vast").box
     hosted(box, token=TOKEN, extends="vast")
     paste = user.run("oneliner").must(0).out
     before = (box.listing(["/root", "/workspace", "/etc"]), box.run(LEFT))
@@ -129,9 +128,9 @@ def test_a_pasted_script_of_a_private_repository_changes_nothing_without_termina
 
 
 def test_a_oneliner_that_is_cut_while_pasted_changes_nothing_on_the_box(
-    rented: Rented, hosted: Hosted, user: User
+    rent: Rent, hosted: Hosted, user: User
 ) -> None:
-    box = rented("vast")
+    box = rent("vast").box
     hosted(box, extends="vast")
     paste = user.run("oneliner").must(0).out
     before = box.listing(["/root", "/workspace", "/etc"])

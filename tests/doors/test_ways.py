@@ -13,7 +13,8 @@ from tests.doors.conftest import Hosted
 from tests.doors.static_index import static_index
 from tests.doors.terminal import terminal
 from tests.doors.test_folders import typed
-from tests.doors.test_paste import Rented, login, settled
+from tests.doors.test_paste import login, settled
+from tests.main_job.conftest import Rent
 from tests.programs import captured
 
 pytestmark = pytest.mark.sampled(of="module")
@@ -107,10 +108,10 @@ class Doors:
 
 
 @pytest.fixture(params=KINDS)
-def doors(request: pytest.FixtureRequest, rented: Rented, hosted: Hosted, user: User) -> Doors:
+def doors(request: pytest.FixtureRequest, rent: Rent, hosted: Hosted, user: User) -> Doors:
     """A box of each kind, and a commit that it can fetch."""
     profile, folder = KINDS[request.param]
-    box = rented(request.param)
+    box = rent(request.param).box
     hosted(box, extends=profile)
     return Doors(user, box, folder)
 
@@ -141,10 +142,10 @@ def test_each_way_to_set_up_leaves_the_same_files_and_a_second_way_starts_no_sec
 
 
 def test_each_way_to_set_up_starts_one_new_run_for_a_changed_command_or_environment(
-    rented: Rented, hosted: Hosted, user: User, request: pytest.FixtureRequest
+    rent: Rent, hosted: Hosted, user: User, request: pytest.FixtureRequest
 ) -> None:
     """All ways tell work apart by the same things: command, `python:` and variables."""
-    box = rented("vast", used=True)
+    box = rent("vast", used=True).box
     hosted(box, extends="vast")
     doors = Doors(user, box, "/workspace")
     every = request.config.getoption("every")
@@ -163,9 +164,9 @@ def test_each_way_to_set_up_starts_one_new_run_for_a_changed_command_or_environm
 
 
 def test_a_pushed_setup_program_that_was_changed_at_the_ref_does_not_run(
-    rented: Rented, hosted: Hosted, user: User, tmp_path: Path
+    rent: Rent, hosted: Hosted, user: User, tmp_path: Path
 ) -> None:
-    box = rented("vast", used=True)
+    box = rent("vast", used=True).box
     made, _ = hosted(box, extends="vast")
     doors, bare = Doors(user, box, "/workspace"), str(tmp_path / "host/homework.git")
     short = user.run("oneliner", "--push", "--json").must(0).json()
@@ -207,9 +208,9 @@ FAILURES = {
 
 
 def test_a_failed_setup_prints_the_same_message_by_a_file_and_by_a_pushed_program(
-    rented: Rented, hosted: Hosted, user: User, tmp_path: Path, request: pytest.FixtureRequest
+    rent: Rent, hosted: Hosted, user: User, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    box = rented("vast", used=True)
+    box = rent("vast", used=True).box
     made, _ = hosted(box, extends="vast")
     made.commit({"odd.txt": "no-such-package-51c0>=2\n"})
     made.git("push", "-q", str(tmp_path / "host/homework.git"), "main")
@@ -240,12 +241,12 @@ def sentences(said: str) -> list[str]:
 def test_a_pasted_setup_fetches_uv_from_an_index_of_static_pages(
     words: tuple[str, ...],
     mirror_rig: Rig,
-    rented: Rented,
+    rent: Rent,
     hosted: Hosted,
     user: User,
     tmp_path: Path,
 ) -> None:
-    box = rented("vast-nouv")
+    box = rent("vast-nouv").box
     hosted(box, extends="vast")
     gateway = box.address.rpartition(".")[0] + ".1"
     assert mirror_rig.mirror

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from tests.boxes.startup import BOX_ID
-from tests.cli import RESULTS, Completed, Running, UserRepository
+from tests.cli import RESULTS, Completed, Running, User, UserRepository
 from tests.faults.kills import kill_power
 from tests.faults.plugin import Faults
 from tests.main_job.conftest import Rent
@@ -48,6 +48,10 @@ def is_home(repository: UserRepository, results: dict[str, bytes]) -> bool:
     return made == results and "step 1" in (home / "boxstrap-run/log").read_text() and bool(edits)
 
 
+def entries(user: User) -> str:
+    return "".join(each.read_text() for each in user.state.glob("ssh/*") if each.is_file())
+
+
 def lose(what: str, rented: Rented, going: Running, chance: random.Random) -> bool:
     """Take it from a `down` under way; return whether there was something to take."""
     if going.process.poll() is not None:
@@ -75,7 +79,9 @@ def test_down_killed_at_random_moments_destroys_the_box_once_with_all_results_at
         account.boxes = [SimulatedBox(BOX_ID, address=box.address, port=box.port)]
         account.destroyed.clear()
         repository = user.repository(f"work{number}", boxstrap__yaml=RESULTS, train__py=TRAIN)
+        user.env["BOXSTRAP_SSH_CONFIG"] = str(user.home / ".ssh/config")
         rented.run("setup", "--name", "gpu").must(0)
+        assert "Host gpu" in entries(user)
         rented.as_user(f"cd {rented.tree} && echo '# more' >>train.py && echo new >notes.txt")
         mine = repository.root / "boxstrap-results/gpu/train-1/out/mine.txt"
         mine.parent.mkdir(parents=True)
@@ -109,5 +115,13 @@ def test_down_killed_at_random_moments_destroys_the_box_once_with_all_results_at
         assert is_home(repository, results)
         assert mine.read_text() == "mine"
         assert box.read("/root/begun") == "begun\n"
+        # Its ssh entry and host key pin are gone.
+        assert "Host gpu" not in entries(user)
         assert not [*user.state.glob("boxes/*")]
         assert len([*user.state.glob("ended/gpu-*/box.json")]) == number + 1
+        assert len([*user.state.glob("ended/gpu-*/receipts/*/train-1.json")]) == number + 1
+        # Its run is shown from home.
+        missing = user.run("logs", "--host", "gpu", "--run", "train-9").must(2).err
+        assert "it was given back, and of its runs came home:" in missing
+        logs = user.run("logs", "--run", "train-1").must(0)
+        assert (logs.out, "from home, as of " in logs.err) == ("step 1\n", True)

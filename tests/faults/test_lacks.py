@@ -22,9 +22,11 @@ case $1 in -m) echo aarch64 ;; -sm) echo Linux aarch64 ;; *) exec /usr/bin/uname
         ("musl in place of glibc (Alpine)", "musl", "the C library here is musl"),
         ("clock off by a year", "wrongclock", "which is 36"),
         ("read-only home", "rohome", "can't write to /home/student"),
+        ("disk full", "smalldisk", "MB free; a setup needs at least 512 MB"),
+        ("/tmp full", "tinytmp", "/tmp has 0 MB free; a setup needs at least 16 MB"),
     ],
 )
-def test_setup_refuses_a_box_that_lacks_bash_glibc_the_time_or_a_home_before_any_change(
+def test_setup_refuses_a_box_that_lacks_bash_glibc_the_time_a_home_or_room_before_any_change(
     rent: Rent, faults: Faults, fault: str, kind: str, says: str
 ) -> None:
     rented = rent(kind)
@@ -34,7 +36,9 @@ def test_setup_refuses_a_box_that_lacks_bash_glibc_the_time_or_a_home_before_any
         refused = rented.run("setup").must(5)
         attempt.noticed(refused.seconds, at_most=20)
         assert says in refused.err
+        assert kind == "nobash" or "Nothing was changed" in refused.err
         assert rented.listing() == before
+        assert "which box? homework has none" in rented.user.run("logs").must(2).err
         attempt.outcome("exit 5, nothing changed")
 
 

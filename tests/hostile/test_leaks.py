@@ -2,12 +2,9 @@
 
 import base64
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
-from tests.boxes import Rig, RigBox
+from tests.boxes import RigBox
 from tests.boxes.keys import make_key
 from tests.cli import PROFILE, User, UserRepository
 from tests.hostile.leaks import Leak, Planted, leaks, of_the_training, processes
@@ -67,13 +64,6 @@ def plant_here(user: User, box: RigBox) -> tuple[UserRepository, dict[str, str]]
     repository.git("remote", "add", "origin", address)
     repository.write({".env": f"TOKEN={values['.env']}\n"})
     return repository, values
-
-
-@pytest.fixture
-def rented(mirror_rig: Rig, user: User) -> Iterator[Rented]:
-    box = mirror_rig.start("vast")
-    yield Rented(user, box)
-    box.stop()
 
 
 def await_no_login(box: RigBox) -> None:

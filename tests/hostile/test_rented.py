@@ -13,10 +13,9 @@ pytestmark = pytest.mark.sampled(of="module")
 
 
 def test_setup_refuses_a_fake_github_even_where_the_image_trusts_its_host_key(
-    rent: Rent, faults: Faults
+    rented: Rented, faults: Faults
 ) -> None:
     """The box's own sshd answers as github.com; the image may have its key in known_hosts."""
-    rented = rent("vast")
     rented.user.repository()
     rented.box.run("echo '127.0.0.1 github.com' >>/etc/hosts")
     line = f"github.com {rented.box.host_key}"
@@ -38,11 +37,12 @@ def test_setup_refuses_a_fake_github_even_where_the_image_trusts_its_host_key(
             assert not rented.box.exists(f"{rented.tree}/.git")
 
 
-def test_setup_revokes_the_old_host_key_of_github_on_the_box(rent: Rent, faults: Faults) -> None:
+def test_setup_revokes_the_old_host_key_of_github_on_the_box(
+    rented: Rented, faults: Faults
+) -> None:
     """An image from before March 2023 trusts it, and so anybody with its private key."""
     from bootstrap.steps.shell import known_hosts
 
-    rented = rent("vast")
     rented.user.repository()
     (revoked,) = (line for line in known_hosts() if line.startswith("@revoked github.com"))
     old = revoked.removeprefix("@revoked ")

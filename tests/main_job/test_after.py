@@ -3,13 +3,16 @@
 import json
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pexpect
 import pytest
 
 from tests.boxes import Rig
 from tests.cli import User
+from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
+from tests.main_job.used import start_used
 from tests.plain_environment import BIN
 
 TRAIN = """\
@@ -24,16 +27,20 @@ while True:
 
 
 @pytest.fixture(scope="module")
-def rented(mirror_rig: Rig, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rented]:
+def rented(
+    mirror_rig: Rig, shared_folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Rented]:
     """A box whose training runs until it is stopped."""
     user = User(tmp_path_factory.mktemp("after") / "home")
     user.repository(train__py=TRAIN)
-    box = mirror_rig.start("vast")
+    box = start_used(mirror_rig, "vast", shared_folder)
     yield Rented(user, box)
     box.stop()
 
 
-def test_plan_of_a_new_box_lists_the_steps_of_setup_and_writes_nothing(rented: Rented) -> None:
+def test_plan_of_a_new_box_lists_the_steps_of_setup_and_writes_nothing(rent: Rent) -> None:
+    rented = rent("vast")
+    rented.user.repository()
     rented.run("plan").must(0)  # so that the first contact's own files are already written
     before = rented.listing()
     planned = rented.run("plan", "--json").must(0).json()
@@ -143,7 +150,7 @@ def test_ctrl_c_in_logs_follow_says_that_the_run_goes_on_and_how_to_stop_it(rent
 
 def test_logs_follow_prints_a_run_until_stop_ends_it(rented: Rented) -> None:
     going = rented.begin("logs", "-f")
-    time.sleep(3)
+    time.sleep(1)
     assert going.process.poll() is None
     stopped = rented.run("stop").must(0)
     assert "stopped: train-1" in stopped.out

@@ -163,7 +163,7 @@ def test_setup_of_a_new_commit_keeps_untracked_files_and_edits_on_the_box(rented
     assert rented.runs() == ["train-1", "train-2"]
 
 
-def test_setup_starts_no_run_without_train_and_no_second_if_its_own_record_is_missing(
+def test_setup_starts_no_run_without_train_or_if_one_is_unrecorded_but_one_for_a_new_command(
     rented: Rented,
 ) -> None:
     repository = rented.user.repository(boxstrap__yaml="version: 1\ngpu: {require: false}\n")
@@ -177,3 +177,8 @@ def test_setup_starts_no_run_without_train_and_no_second_if_its_own_record_is_mi
     assert rented.planned()["train"] == "new"
     rented.run("setup").must(0)
     assert rented.runs() == ["train-1"]
+    done = rented.run("setup", "--set", "train.command=python -u train.py").must(0)
+    assert "train      start  new command" in done.err
+    # The command of the profile ran before.
+    again = rented.run("plan", "--json").must(0).json()
+    assert [row["why"] for row in again["steps"] if row["step"] == "train"] == ["ran"]

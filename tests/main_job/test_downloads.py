@@ -63,7 +63,7 @@ def test_a_second_box_with_the_same_volume_trains_with_the_cached_model_without_
     again = first.run("run", "--beside", "--", "python train.py").must(0)
     assert "step 1 70000" in again.out
     assert NOTE not in first.run("setup", "--restart").must(0).err
-    second = rent("runpod", used=True)
+    second = rent("runpod")
     second.box.write("/etc/hub.pem", hub.certificate.read_text())
     volume = first.box.run("tar -C /workspace -cf - .boxstrap/cache | base64 -w0")
     second.box.write("/root/volume", volume)

@@ -36,6 +36,24 @@ def test_setup_with_a_failing_step_exits_with_7_and_shows_its_last_lines(rented:
     assert "agent      skip" in mended.err
 
 
+def test_each_setup_prints_one_warning_if_the_profile_is_for_another_provider_than_the_boxs(
+    rented: Rented,
+) -> None:
+    profile = (
+        "version: 1\nextends: runpod\ngpu: {require: false}\ntrain: {command: python train.py}\n"
+    )
+    repository = rented.user.repository("other", boxstrap__yaml=profile)
+    for _ in range(2):
+        done = rented.run("setup").must(0)
+        warned = [line for line in done.err.splitlines() if "RunPod" in line]
+        assert len(warned) == 1
+        assert "--profile vast" in warned[0]
+    repository.commit({"boxstrap.yaml": profile.replace("runpod", "ssh")})
+    done = rented.run("setup").must(0)
+    assert "--profile vast" not in done.err
+    assert "still billing" not in done.out  # nobody said that it is rented
+
+
 # Read by the loader and by Python: a shell on the box has them, and so has all that it runs.
 OF_PROGRAMS = {"LD_PRELOAD": "/nowhere.so", "LD_LIBRARY_PATH": "/nowhere", "PYTHONPATH": "/nowhere"}
 

@@ -261,13 +261,3 @@ def test_setup_names_a_required_package_that_the_index_does_not_have(rented: Ren
     assert ": nosuchpackage." in again.err
     repository.commit({"requirements.txt": "iniconfig>=2\n"})
     rented.run("setup").must(0)
-
-
-def test_setup_with_a_new_train_command_names_it_as_the_reason_to_train(rented: Rented) -> None:
-    rented.user.repository()
-    rented.run("setup").must(0)
-    done = rented.run("setup", "--set", "train.command=python -u train.py").must(0)
-    assert "train      start  new command" in done.err
-    # The command of the profile ran before.
-    again = rented.run("plan", "--json").must(0).json()
-    assert [row["why"] for row in again["steps"] if row["step"] == "train"] == ["ran"]

@@ -27,7 +27,7 @@ PROFILE = "version: 1\ngpu: {require: false}\ntrain: {command: python train.py, 
 
 
 def test_status_top_logs_wait_and_report_warn_of_a_low_disk_and_name_new_files(rent: Rent) -> None:
-    rented = rent("vast", disk="1G")
+    rented = rent("vast", used=True, disk="1G")
     rented.user.repository("homework", boxstrap__yaml=PROFILE, train__py=TRAIN)
     rented.run("setup").must(0)
     log = f"{rented.folder}/runs/*/train-1/log"

@@ -194,20 +194,6 @@ def test_run_is_refused_when_it_would_overwrite_results_too_large_to_copy(traine
     assert trainer.home("train-1") == {"first": "first"}
 
 
-def test_pull_exits_with_9_and_leaves_out_a_result_edited_by_hand_after_its_run_ended(
-    trainer: Trainer,
-) -> None:
-    (trainer.tree / "out/ckpt").write_text("by hand")
-    (trainer.tree / "out/more").write_text("by hand")
-    refused = trainer.run("pull").must(9)
-    assert "out/ckpt: was changed after its run ended, by no run" in refused.err
-    assert "ckpt" not in trainer.home("train-1")
-    rows = {row["path"]: row for row in trainer.manifest("train-1")["files"]}
-    assert rows["out/more"]["after_run"] is True
-    assert "after_run" not in rows["out/first"]
-    assert "out/ckpt: was changed after" in trainer.run("down", "--dry").must(9).err
-
-
 @pytest.mark.parametrize("became", ["moved", "changed"])
 def test_clean_leaves_results_on_the_box_that_are_not_at_home_any_more_as_they_were_pulled(
     trainer: Trainer, became: str

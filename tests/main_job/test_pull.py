@@ -125,34 +125,16 @@ def test_pull_brings_complete_files_during_a_run_and_all_at_its_end(puller: Pull
     assert receipt.name == "train-1.json"
 
 
-def test_pull_writes_to_the_folder_of_option_to_within_max_size_and_not_into_a_symlink(
-    puller: PullingUser, tmp_path: Path
-) -> None:
-    user, root = puller.user, puller.repository.root
-    to = user.run("pull", *TO_LOCAL, "--to", str(tmp_path / "there"), "--run", "train-1").must(0)
-    assert f"in {tmp_path}/there" in to.out
-    assert same(tmp_path / "there/model.pt", puller.tree / "model.pt")
-    small = user.run("pull", *TO_LOCAL, "--to", str(tmp_path / "small"), "--max-size", "3M")
-    assert "--max-size 1G" in small.must(9).err
-    assert not (tmp_path / "small/out").exists()
-    assert "is no size" in user.run("pull", *TO_LOCAL, "--max-size", "much").must(2).err
-    (root / "boxstrap-results").rename(root / "kept")
-    (root / "boxstrap-results").symlink_to(tmp_path)
-    assert "--to" in user.run("pull", *TO_LOCAL).must(9).err
-    assert not (tmp_path / "local").exists()
-    (root / "boxstrap-results").unlink()
-    (root / "kept").rename(root / "boxstrap-results")
-
-
-def test_pull_of_a_run_without_a_list_of_result_paths_brings_the_paths_in_the_profile(
+def test_pull_to_a_folder_brings_the_paths_in_the_profile_of_a_run_without_a_list_else_its_log(
     puller: PullingUser, tmp_path: Path
 ) -> None:
     (noted,) = puller.user.home.glob("work/.boxstrap/runs/*/train-1/results")
     assert noted.read_text() == "out/\nmodel.pt\n"
     noted.rename(tmp_path / "noted")
-    to = str(tmp_path / "there")
-    found = puller.user.run("pull", *TO_LOCAL, "--to", to, "--json").must(0).json()
+    to = tmp_path / "there"
+    found = puller.user.run("pull", *TO_LOCAL, "--to", str(to), "--json").must(0).json()
     assert len(found["landed"]) == 6
+    assert same(to / "model.pt", puller.tree / "model.pt")
     profile = puller.repository.root / "boxstrap.yaml"
     text = profile.read_text()
     profile.write_text(text.replace(", results: [out/, model.pt]", ""))

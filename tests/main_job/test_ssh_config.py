@@ -1,5 +1,9 @@
-"""After a setup the real ssh, scp, rsync, and what editors do with ssh, reach the box by name."""
+"""After a setup the real ssh, scp, rsync, and editors reach the box by name; and `code` opens one.
 
+Stubs stand in for editors.
+"""
+
+import json
 import re
 import socket
 import subprocess
@@ -8,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.runs.jsonc import read_jsonc
 from tests.boxes import Rig
 from tests.boxes.ports import free_port
 from tests.cli import PROFILE
@@ -17,6 +22,7 @@ from tests.main_job.socks import ask, connect, fetch
 from tests.main_job.used import start_used
 from tests.sshd import start_agent
 
+SETTINGS = ".vscode-server/data/Machine/settings.json"
 OWN = "# mine\nHost github.com\n\tUser git\n\nHost *\n\tForwardAgent yes\n\tRemoteCommand tmux"
 # As Remote-SSH does: a script on standard input that leaves a server running.
 SERVER = """\
@@ -40,7 +46,7 @@ echo "listeningOn==$(cat /tmp/server.port)== tty==$(tty)=="
 
 @pytest.fixture(scope="module")
 def rented(mirror_rig: Rig, shared_folder: Path) -> Iterator[Rented]:
-    """A box that was set up by a user with their own ssh config."""
+    """A box that was set up by a user with their own ssh config, and no editor in PATH."""
     user = Settled()
     user.env["WANDB_API_KEY"] = "wandb-0123456789"
     user.env["BOXSTRAP_KEEP_OPEN"] = "2m"
@@ -155,3 +161,78 @@ def test_setup_with_host_root_at_box_name_finds_the_known_box_and_keeps_its_addr
     assert user.ssh("my-box", "hostname").strip() == rented.box.name
     # The identity file that was given once is remembered.
     assert "train-1" in user.run("status", "--host", "my-box").must(0).out
+
+
+@pytest.fixture(scope="module")
+def renamed(rented: Rented) -> Settled:
+    """The box has a name with capitals now."""
+    rented.run("setup", "--name", "Code-Box").must(0)
+    assert isinstance(rented.user, Settled)
+    return rented.user
+
+
+def editor(user: Settled, name: str, rc: int = 0) -> Path:
+    """A program of that name that writes its arguments to the returned file."""
+    folder = user.home / "programs"
+    folder.mkdir(exist_ok=True)
+    said = user.home / f"{name}.said"
+    (folder / name).write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >{said}\nexit {rc}\n')
+    (folder / name).chmod(0o755)
+    return said
+
+
+def test_code_prints_a_link_when_no_editor_is_installed(renamed: Settled, rented: Rented) -> None:
+    """URIs lose capitals, so the link uses the lower-case alias that ssh knows too."""
+    told = renamed.run("code", "--host", "Code-Box").must(0)
+    assert "vscode://vscode-remote/ssh-remote+code-box/workspace/homework" in told.out
+    assert "no program code here" in told.out
+    settings = read_jsonc(rented.box.read(f"/root/{SETTINGS}"))
+    assert isinstance(settings, dict)
+    assert settings["python.defaultInterpreterPath"] == "${workspaceFolder}/.venv/bin/python"
+    # A box of the rig has as much disk space as this machine has left.
+    free = int(rented.box.run("df --output=avail -k /root | tail -n 1"))
+    told = renamed.run("code", "--host", "Code-Box", "--json").must(0)
+    lacking = [lack["code"] for lack in told.json()["lacks"]]
+    assert lacking == (["disk"] if free < 1_000_000 else [])
+    assert renamed.ssh("code-box", "hostname").strip() == rented.box.name
+
+
+def test_code_opens_the_tree_of_the_box_in_an_editor_here(renamed: Settled, rented: Rented) -> None:
+    said = editor(renamed, "cursor")
+    (renamed.home / ".config/Cursor").mkdir(parents=True)
+    path = f"{renamed.home}/programs:{renamed.env['PATH']}"
+    told = renamed.run("code", "--editor", "cursor", "--json", PATH=path).must(0).json()
+    assert told["opened"] is True
+    assert said.read_text().splitlines() == [
+        "--folder-uri",
+        "vscode-remote://ssh-remote+code-box/workspace/homework",
+    ]
+    local = json.loads((renamed.home / ".config/Cursor/User/settings.json").read_text())
+    assert local["remote.SSH.remotePlatform"] == {"code-box": "linux"}
+    assert rented.box.exists("/root/.cursor-server/data/Machine/settings.json")
+    editor(renamed, "cursor", rc=3)
+    failed = renamed.run("code", "--editor", "cursor", PATH=path).must(0)
+    assert "exit code 3" in failed.err
+    assert "cursor://vscode-remote/ssh-remote+code-box/workspace/homework" in failed.out
+
+
+def test_editor_terminals_on_a_box_use_the_built_environment(
+    renamed: Settled, rented: Rented
+) -> None:
+    """Even if the image's own start-up file activates another environment, as Vast.ai's do."""
+    rented.box.run(f"rm /root/{SETTINGS}")
+    renamed.run("code", "--host", "Code-Box").must(0)
+    settings = read_jsonc(rented.box.read(f"/root/{SETTINGS}"))
+    assert isinstance(settings, dict)
+    values = settings["terminal.integrated.env.linux"]
+    folder = "/workspace/homework"
+    filled = {
+        name: value.replace("${workspaceFolder}", folder).replace("${env:PATH}", "$PATH")
+        for name, value in values.items()
+    }
+    rented.box.write("/tmp/prompt", filled["PROMPT_COMMAND"])
+    asked = (
+        f'cd {folder}; export PATH="{filled["PATH"]}" PROMPT_COMMAND="$(cat /tmp/prompt)";'
+        'printf "command -v python\\nexit\\n" | bash -i 2>/dev/null'
+    )
+    assert rented.ssh(asked).strip().splitlines()[-1] == f"{folder}/.venv/bin/python"

@@ -8,8 +8,15 @@ def test_status_shows_all_boxes_of_the_repository_also_unreachable_ones(rent: Re
     user = good.user
     user.repository()
     good.run("setup", "--name", "good").must(0)
-    refused = bad.run("setup", "--name", "bad", "--set", "gpu.require=true").must(6)
+    needs = ("setup", "--name", "bad", "--set", "gpu.require=true")
+    refused = bad.run(*needs).must(6)
     assert "no GPU" in refused.text
+    assert "Nothing was built. Return this box" in refused.err
+    assert refused.text.lower().count("return this box") == 1
+    assert not bad.box.exists(f"{bad.tree}/.venv")
+    assert not bad.box.exists(f"{bad.folder}/runs")
+    told = bad.run(*needs, "--json").must(6).json()
+    assert (told["exit"], told["verdict"]["verdict"]) == (6, "return")
 
     shown = user.run("status").must(0).out
     assert "good: is set up" in shown

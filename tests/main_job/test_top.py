@@ -7,11 +7,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.main_job.conftest import Card, Rent
 from tests.main_job.rented import Rented
 from tests.nvml import scenarios
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.sampled(of="module")
 PROFILE = "version: 1\ngpu: {smoke: none}\ntrain: {command: python train.py}\n"
 TRAIN = "import time\nprint('step 7 \\x1b[2J loss 0.5', flush=True)\ntime.sleep(600)\n"
 
@@ -21,9 +24,9 @@ def looks(told: str) -> Iterator[dict[str, Any]]:
         yield json.loads(line)
 
 
-def test_top_shows_the_gpu_of_a_box_over_a_single_login(rent: Rent, card: Card) -> None:
-    rented = rent("vast")
+def test_top_shows_the_gpu_of_a_box_over_a_single_login(rented: Rented, card: Card) -> None:
     card(rented, scenarios.A100)
+    rented.box.run("rm -r /workspace/.boxstrap/box")
     rented.user.repository(boxstrap__yaml=PROFILE, train__py=TRAIN)
     missing = rented.run("top", "--looks", "1").must(5)
     assert "boxstrap verify --host" in missing.err

@@ -270,6 +270,26 @@ class SimulatedAccount:
         self.rented.append(box_id)
         return box
 
+    def set_state(self, box: SimulatedBox, state: str) -> bool:
+        """Stop or start it, and return whether that is done; a start is a new one, and it stays the
+        box that was made once."""
+        box.becomes = None
+        if state == "stopped" or box.state != "stopped":
+            box.state = state if state == "stopped" else box.state
+            return True
+        if box.wakes == "refused":
+            return False
+        self.started.append(box.id)
+        box.since, box.state = self.clock.now, "starting"
+        if box.wakes == "queued":
+            box.state = "scheduling"
+            return True
+        ends = "unknown" if box.wakes == "broken" else "running"
+        box.becomes = (self.clock.now + self.loading_s, ends)
+        box.gpus = 0 if box.wakes == "no gpus" else box.gpus
+        box.price *= 3 if box.wakes == "dearer" else 1
+        return True
+
     def cluster(self, cluster_id: str) -> SimulatedCluster | None:
         """The cluster with this id; one that a test made exists as long as a box names it."""
         by_hand = SimulatedCluster(cluster_id)

@@ -77,34 +77,13 @@ def _vast_answer(
             return 200, {"instances": _vast(found, account.clock.now) if found else None}
         case "PUT", ["instances", box_id]:
             if box := account.one(box_id):
-                return 200, {"success": _set_state(account, box, body["state"])}
+                return 200, {"success": account.set_state(box, body["state"])}
             return 404, {"success": False, "error": "none"}
         case "DELETE", ["instances", box_id]:
             if account.destroy(box_id):
                 return 200, {"success": True, "msg": "destroyed"}
             return 404, {"success": False, "error": "no_such_instance", "msg": "none"}
     raise AssertionError(f"{method} {words}")
-
-
-def _set_state(account: SimulatedAccount, box: SimulatedBox, state: str) -> bool:
-    """Stop or start it, and return whether that is done; a start is a new one, and it stays the
-    box that was made once."""
-    box.becomes = None
-    if state == "stopped" or box.state != "stopped":
-        box.state = state if state == "stopped" else box.state
-        return True
-    if box.wakes == "refused":
-        return False
-    account.started.append(box.id)
-    box.since, box.state = account.clock.now, "starting"
-    if box.wakes == "queued":
-        box.state = "scheduling"
-        return True
-    ends = "unknown" if box.wakes == "broken" else "running"
-    box.becomes = (account.clock.now + account.loading_s, ends)
-    box.gpus = 0 if box.wakes == "no gpus" else box.gpus
-    box.price *= 3 if box.wakes == "dearer" else 1
-    return True
 
 
 def _fits(offer: SimulatedOffer, body: Mapping[str, Any]) -> bool:
@@ -203,7 +182,7 @@ def _runpod_answer(
                 return _OF_CLUSTER
             if box_ := account.one(box_id):
                 state = {"stop": "stopped", "start": "running"}[body["action"]]
-                if _set_state(account, box_, state):
+                if account.set_state(box_, state):
                     return 200, _runpod(box_)
                 return 400, {"title": "Bad Request", "status": 400, "detail": "no capacity"}
             return gone
@@ -459,7 +438,7 @@ def _paperspace_answer(
                 return gone
             if what == "start" and box_.state != "stopped":
                 return 409, {"message": "the machine is not off", "code": "conflict"}
-            if _set_state(account, box_, {"stop": "stopped", "start": "running"}[what]):
+            if account.set_state(box_, {"stop": "stopped", "start": "running"}[what]):
                 return 200, _paperspace_change(what, box_)
             return 409, {"message": "no capacity", "code": "out_of_capacity"}
         case "DELETE", ["machines", box_id]:

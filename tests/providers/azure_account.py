@@ -291,17 +291,15 @@ class AzureAnswers:
         return _gone("ResourceNotFound", f"The Resource '{'/'.join(rest)}' was not found.")
 
     def _of_machine(self, method: str, box: SimulatedBox, action: list[str]) -> Answer:
-        from tests.providers.answers import _set_state
-
         match method, action:
             case "GET", []:
                 return 200, self._machine(box)
             case "POST", ["deallocate"]:
-                _set_state(self.account, box, "stopped")
+                self.account.set_state(box, "stopped")
                 return 202, _NO_BODY
             case "POST", ["start"]:
                 box.state = "stopped" if box.state == "off" else box.state
-                is_on = _set_state(self.account, box, "running")
+                is_on = self.account.set_state(box, "running")
                 box.says = "" if is_on else NO_ROOM  # which is said a while after the answer
                 return 202, _NO_BODY
         raise AssertionError(f"{method} {action}")

@@ -14,10 +14,12 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from bootstrap.paths import shipped
 from tests.boxes import Rig
 from tests.cli import User
+from tests.main_job.used import start_used
 from tests.providers.accounts import (
     KEY,
     SimulatedAccount,
@@ -44,11 +46,13 @@ TYPED = (
 )
 
 
-def show(rig: Rig, home: Path, typed: Sequence[str] = TYPED) -> tuple[list[str], list[str]]:
+def show(
+    rig: Rig, home: Path, typed: Sequence[str] = TYPED, used: Path | None = None
+) -> tuple[list[str], list[str]]:
     """Run all commands; return the ids rented and those destroyed. Raises CalledProcessError."""
     train = (shipped("templates") / "demo/train.py").read_text("utf-8") + RESULT
     print("building a box on this machine; the first one takes a few minutes", flush=True)
-    with rentable(rig, home, train) as (user, account):
+    with rentable(rig, home, train, used) as (user, account):
         env = {**user.env, "TERM": os.environ.get("TERM", "dumb")}
         for line in typed:
             print(f"\n$ {line}", flush=True)
@@ -57,8 +61,11 @@ def show(rig: Rig, home: Path, typed: Sequence[str] = TYPED) -> tuple[list[str],
 
 
 @contextmanager
-def rentable(rig: Rig, home: Path, train: str) -> Iterator[tuple[User, SimulatedAccount]]:
-    """A user in a repository with this training, and their account, which has a box to rent."""
+def rentable(
+    rig: Rig, home: Path, train: str, used: Path | None = None
+) -> Iterator[tuple[User, SimulatedAccount]]:
+    """A user in a repository with this training, and their account, which has a box to rent; one
+    that was set up before, if the folder is given in which such are kept (`main_job/used.py`)."""
     user = User(home)
     made = {"train.py": train, "requirements.txt": "tqdm\n", ".gitignore": "out/\n"}
     user.repository(**made, **{"boxstrap.yaml": PROFILE})
@@ -69,7 +76,8 @@ def rentable(rig: Rig, home: Path, train: str) -> Iterator[tuple[User, Simulated
         own = {"CONTAINER_ID": str(account.next_id), "CONTAINER_API_KEY": KEY}
         at_home = f"BOXSTRAP_VAST_API={account.url}\n"
         files = {"/root/onstart.sh": "true\n", "/etc/environment": at_home}
-        box = rig.start(KIND, environ=own, files=files)
+        of: Any = {"environ": own, "files": files}
+        box = start_used(rig, KIND, used, **of) if used else rig.start(KIND, **of)
         port = account.url.rpartition(":")[2]
         there = box.ssh_command("-N", "-R", f"{port}:127.0.0.1:{port}")
         tunnel = subprocess.Popen(there, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

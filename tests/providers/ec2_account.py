@@ -218,20 +218,16 @@ class Ec2Answers:
         return self._of_moto(headers, body)
 
     def _StopInstances(self, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes]:  # noqa: N802
-        from tests.providers.answers import _set_state
-
         box = self._one(body)
         if box and box.order.get("is_spot"):
             return _refusal(400, "UnsupportedOperation", "a one-time spot request")
         if box:
-            _set_state(self._account, box, "stopped")
+            self._account.set_state(box, "stopped")
         return self._of_moto(headers, body)
 
     def _StartInstances(self, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes]:  # noqa: N802
-        from tests.providers.answers import _set_state
-
         box = self._one(body)
-        if box and not _set_state(self._account, box, "running"):
+        if box and not self._account.set_state(box, "running"):
             return _refusal(500, "InsufficientInstanceCapacity", "none left")
         return self._of_moto(headers, body)
 

@@ -139,8 +139,6 @@ class GoogleAnswers:
         raise AssertionError(f"{method} {words}")
 
     def _of_one(self, method: str, zone: str, name: str, rest: list[str]) -> Answer:
-        from tests.providers.answers import _set_state
-
         account = self.account
         box = next((each for each in account.boxes if name in {_number(each), each.label}), None)
         if box is None or zone != _zone(box):
@@ -155,11 +153,11 @@ class GoogleAnswers:
                 self.disks.pop(box.label or "", None)  # which is deleted with it
                 return 200, self._operation("delete", _number(box), zone)
             case "POST", ["stop"]:
-                _set_state(account, box, "stopped")
+                account.set_state(box, "stopped")
                 return 200, self._operation("stop", _number(box), zone)
             case "POST", ["start"]:
                 made = self._operation("start", _number(box), zone)
-                if not _set_state(account, box, "running"):
+                if not account.set_state(box, "running"):
                     self._fails(made, STOCK_OUT, "does not have enough resources available")
                 return 200, made
         raise AssertionError(f"{method} {name} {rest}")

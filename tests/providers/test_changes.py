@@ -1,7 +1,6 @@
 """Requests that change an account (rent, stop, destroy) are sent once, whatever the answer."""
 
 import contextlib
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,9 +9,7 @@ from openapi_core import OpenAPI
 from bootstrap.errors import NoOfferError, UnreachableError, UsageError
 from bootstrap.providers import (
     PROVIDERS,
-    Api,
     ApiKey,
-    CloudAccount,
     Offer,
     RefusedError,
     RefusedKeyError,
@@ -24,58 +21,35 @@ from bootstrap.renting import offers_of
 from tests.providers.accounts import (
     KEY,
     LOADING_S,
-    SimulatedAccount,
     SimulatedBox,
     SimulatedOffer,
     contract_of,
-    simulated,
 )
 from tests.providers.azure_account import azure_id
 from tests.providers.contract import OVERLAYS
-from tests.providers.renting_world import CREATES, MARK, PUBLIC, offers_at
+from tests.providers.renting_world import CREATES, MARK, PUBLIC, RentingWorld
 
 OTHER = "boxstrap-ba9876543210"
-RENTING = ["vast", "runpod", "lambda"]
+IS_LISTED = False
+every_provider = pytest.mark.parametrize("world", PROVIDERS, indirect=True)
+renting = pytest.mark.parametrize("world", ["vast", "runpod", "lambda"], indirect=True)
 """`test_paperspace.py`, `test_ec2.py`, `test_hf_jobs.py`, `test_google_cloud.py` and
 `test_azure.py` have what those do otherwise."""
 
 
-@pytest.fixture
-def simulation(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[SimulatedAccount]:
-    """An account of the provider that the test names, with offers at three prices."""
-    with simulated(request.param, used_by=monkeypatch) as made:
-        prices = {"11": 0.5, "12": 0.3, "13": 0.9}
-        made.offers = [
-            SimulatedOffer(key, price=price, region=f"us-{key}") for key, price in prices.items()
-        ]
-        if request.param not in RENTING:
-            made.offers = [offers_at(request.param)[at] for at in (1, 0, 2)]
-        yield made
-
-
-def account_at(simulation: SimulatedAccount, key: str | None = KEY) -> CloudAccount:
-    """The program's client for this account."""
-    return PROVIDERS[simulation.provider](ApiKey(key, "a test") if key else None)
-
-
-def cheapest(account: CloudAccount, order: RentOrder = RentOrder()) -> Offer:  # noqa: B008
-    return offers_of([account], order)[0][0]
-
-
-@pytest.mark.parametrize("simulation", RENTING, indirect=True)
-def test_a_rented_box_gets_the_ssh_key_and_an_address_once_up(simulation: SimulatedAccount) -> None:
-    account = account_at(simulation)
+@renting
+def test_a_rented_box_gets_the_ssh_key_and_an_address_once_up(world: RentingWorld) -> None:
+    account, simulation = world.account, world.simulation
     order = RentOrder(gpu_names=("rtx_4090",), min_memory_gib=24, disk_gb=40)
-    offers = offers_of([account], order)[0]
-    assert [offer.id.partition("/")[0] for offer in offers] == ["12", "11", "13"]
+    simulation.offers.reverse()
+    offers = world.offers(order)
+    assert [offer.id.partition("/")[0] for offer in offers] == ["10", "11", "12", "13"]
     assert offers[0].price == pytest.approx(0.3, abs=0.02)
     for _ in range(2):
         account.add_key(PUBLIC)
     assert len(simulation.keys) <= 1
     box_id = account.rent(offers[0], order, MARK, PUBLIC)
-    assert PUBLIC in simulation.boxes[0].keys
+    assert PUBLIC in world.ours[0].keys
     assert not (account.box(box_id) or simulation).address
     simulation.clock.sleep(LOADING_S)
     box = account.box(box_id)
@@ -88,13 +62,13 @@ UNDECIDED = ("500 after", "500", "cut", "cut after", "nonsense after", "wrong ty
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("fault", UNDECIDED)
-@pytest.mark.parametrize("simulation", PROVIDERS, indirect=True)
+@every_provider
 def test_renting_or_destroying_a_box_is_requested_only_once_when_the_answer_is_lost(
-    simulation: SimulatedAccount, fault: str
+    world: RentingWorld, fault: str
 ) -> None:
-    account = account_at(simulation)
+    account, simulation = world.account, world.simulation
     account.add_key(PUBLIC)
-    offer = cheapest(account)
+    offer = world.offers()[0]
     before = len(simulation.changed)
     simulation.fault_on = {CREATES[simulation.provider]: fault}
     with pytest.raises(UndecidedError):
@@ -106,7 +80,7 @@ def test_renting_or_destroying_a_box_is_requested_only_once_when_the_answer_is_l
     found = [box for box in account.find_mark(MARK) if box.state is not RentedState.BROKEN]
     assert len(simulation.rented) == ("after" in fault) == len(found)
     known = azure_id(OTHER) if simulation.provider == "azure" else "77"
-    simulation.boxes = [SimulatedBox(known, label=OTHER)]
+    simulation.boxes[2:] = [SimulatedBox(known, label=OTHER)]
     account.box(known)  # Google is asked for the zone of one that is only a number
     simulation.faults_at = {len(simulation.asked): fault}
     # Of their answers to a DELETE only the status is read.
@@ -117,38 +91,38 @@ def test_renting_or_destroying_a_box_is_requested_only_once_when_the_answer_is_l
     assert simulation.destroyed == ([known] if "after" in fault else [])
 
 
-@pytest.mark.parametrize("simulation", PROVIDERS, indirect=True)
+@every_provider
 def test_a_rental_refused_with_429_is_requested_again_and_rents_one_box(
-    simulation: SimulatedAccount,
+    world: RentingWorld,
 ) -> None:
-    account = account_at(simulation)
+    account, simulation = world.account, world.simulation
     account.add_key(PUBLIC)
-    offer = cheapest(account)
+    offer = world.offers()[0]
     simulation.fault_on = {CREATES[simulation.provider]: "429"}
     account.rent(offer, RentOrder(), MARK, PUBLIC)
     assert len(simulation.rented) == 1
 
 
-@pytest.mark.parametrize("simulation", PROVIDERS, indirect=True)
+@every_provider
 def test_a_refused_rental_says_why_and_whether_another_offer_may_succeed(
-    simulation: SimulatedAccount,
+    world: RentingWorld,
 ) -> None:
-    account = account_at(simulation)
+    account, simulation = world.account, world.simulation
     account.add_key(PUBLIC)
-    offer = cheapest(account)
-    simulation.offers[1].fate = "taken"
+    offer = world.offers()[0]
+    simulation.offers[0].fate = "taken"
     with pytest.raises(NoOfferError) as refused:
         account.rent(offer, RentOrder(), MARK, PUBLIC)
     assert not refused.value.is_final
     if simulation.provider != "lambda":
-        simulation.offers[0].fate = "no money"
-        other = offers_of([account], RentOrder())[0][-2]
+        simulation.offers[1].fate = "no money"
+        other = world.offers()[-3]
         with pytest.raises(NoOfferError, match="balance") as refused:
             account.rent(other, RentOrder(), OTHER, PUBLIC)
         assert refused.value.is_final
     assert simulation.rented == []
     known = azure_id(MARK) if simulation.provider == "azure" else "1"
-    simulation.boxes = [SimulatedBox(known, label=MARK)]
+    simulation.boxes[2:] = [SimulatedBox(known, label=MARK)]
     account.box(known)  # Google and Azure look at first what they have not met
     simulation.faults = [(403, {"msg": f"not yours {KEY}", "message": "x", "detail": "x"})]
     with pytest.raises(RefusedError) as error:
@@ -159,17 +133,16 @@ def test_a_refused_rental_says_why_and_whether_another_offer_may_succeed(
         account.destroy(known)
 
 
-@pytest.mark.parametrize("simulation", ["vast"], indirect=True)
 def test_the_contract_of_a_failed_vast_bid_is_destroyed_or_named_in_the_error_if_that_fails(
-    simulation: SimulatedAccount,
+    world: RentingWorld,
 ) -> None:
-    account = account_at(simulation)
+    account, simulation = world.account, world.simulation
     simulation.offers = [
         SimulatedOffer("11", fate="failed bid"),
         SimulatedOffer("12", fate="failed bid without contract"),
         SimulatedOffer("13", fate="failed bid"),
     ]
-    offers = offers_of([account], RentOrder(spot=True))[0]
+    offers = world.offers(RentOrder(spot=True))
     assert offers[0].bid == 0.25
     for offer in offers[:2]:
         with pytest.raises(NoOfferError, match="bid failed"):
@@ -181,38 +154,36 @@ def test_the_contract_of_a_failed_vast_bid_is_destroyed_or_named_in_the_error_if
     assert [box.id for box in account.find_mark(MARK)] == ["9002"]
 
 
-@pytest.mark.parametrize("simulation", ["vast"], indirect=True)
 def test_with_a_vast_team_account_the_ssh_key_is_added_to_the_rented_box_and_not_to_the_account(
-    simulation: SimulatedAccount,
+    world: RentingWorld,
 ) -> None:
+    account, simulation = world.account, world.simulation
     simulation.is_team = True
-    account = account_at(simulation)
     account.add_key(PUBLIC)
     assert simulation.keys == []
-    account.rent(cheapest(account), RentOrder(), MARK, PUBLIC)
-    assert simulation.boxes[0].keys == [PUBLIC]
+    account.rent(world.offers()[0], RentOrder(), MARK, PUBLIC)
+    assert world.ours[0].keys == [PUBLIC]
 
 
-@pytest.mark.parametrize("simulation", ["vast"], indirect=True)
 def test_the_id_of_a_rented_box_is_returned_though_the_api_refuses_the_next_request(
-    simulation: SimulatedAccount,
+    world: RentingWorld,
 ) -> None:
     """Once a box is rented, no error may say that nothing was done."""
-    account = account_at(simulation)
-    offer = cheapest(account)
+    account, simulation = world.account, world.simulation
+    offer = world.offers()[0]
     refused = 401, {"msg": "no"}
     simulation.fault_on = {"POST /api/v0/instances/": refused}
     assert account.rent(offer, RentOrder(), MARK, PUBLIC) == "9001"
     simulation.offers = [SimulatedOffer("11", fate="failed bid")]
-    bid = offers_of([account], RentOrder(spot=True))[0][0]
+    bid = world.offers(RentOrder(spot=True))[0]
     simulation.fault_on = {"DELETE /api/v0/instances/": refused}
     with pytest.raises(UndecidedError, match="left contract 9002"):
         account.rent(bid, RentOrder(spot=True), MARK, PUBLIC)
 
 
-@pytest.mark.parametrize("simulation", RENTING, indirect=True)
-def test_volumes_left_in_an_account_are_listed_with_size(simulation: SimulatedAccount) -> None:
-    account = account_at(simulation)
+@renting
+def test_volumes_left_in_an_account_are_listed_with_size(world: RentingWorld) -> None:
+    account, simulation = world.account, world.simulation
     told = {
         "vast": {"id": 5, "disk_space": 100.0, "storage_total_cost": 0.02},
         "runpod": {"id": "v5", "name": "data", "size": 100, "dataCenter": "X", "type": "STANDARD"},
@@ -224,27 +195,26 @@ def test_volumes_left_in_an_account_are_listed_with_size(simulation: SimulatedAc
     assert left.price == (0.02 if simulation.provider == "vast" else None)
 
 
-@pytest.mark.parametrize("simulation", RENTING, indirect=True)
+@renting
 def test_box_volume_mounts_the_volume_and_offers_only_machines_that_can_mount_it(
-    simulation: SimulatedAccount, monkeypatch: pytest.MonkeyPatch
+    world: RentingWorld,
 ) -> None:
-    account = account_at(simulation)
-    pods = {"id": "v5", "name": "", "size": 100, "dataCenter": "us-13", "type": "STANDARD"}
+    account, simulation = world.account, world.simulation
+    pods = {"id": "v5", "name": "", "size": 100, "dataCenter": "us-3", "type": "STANDARD"}
     near: dict[str, Any] = {
         "vast": {"id": 5, "disk_space": 100.0, "machine_id": 13},
         "runpod": pods,
-        "lambda": {"id": "f5", "name": "data", "bytes_used": 1, "region": {"name": "us-13"}},
+        "lambda": {"id": "f5", "name": "data", "bytes_used": 1, "region": {"name": "us-3"}},
     }
     simulation.volumes = [near[simulation.provider]]
     names = {"vast": "5", "runpod": "v5", "lambda": "data"}
     order = RentOrder(volume=names[simulation.provider], volume_at="/data")
-    monkeypatch.setattr(Api, "pause", lambda *_: None)
     account.add_key(PUBLIC)
     # It is on one machine, or in one place: no cheaper offer elsewhere can mount it.
-    (offer,) = offers_of([account], order)[0]
+    (offer,) = world.offers(order)
     assert "13" in offer.id
     account.rent(offer, order, MARK, PUBLIC)
-    sent = simulation.boxes[0].order
+    sent = world.ours[0].order
     with pytest.raises(UsageError, match="has no volume 99"):
         account.catalog(RentOrder(volume="99"))
     if simulation.provider == "lambda":
@@ -256,30 +226,30 @@ def test_box_volume_mounts_the_volume_and_offers_only_machines_that_can_mount_it
         # Elsewhere than there it can't be mounted.
         assert account.volume_place(at_home) == "/lambda/nfs/data"
         account.rent(offer, at_home, MARK, PUBLIC)
-        sent = simulation.boxes[1].order
+        sent = world.ours[1].order
         assert (sent["file_system_mounts"], sent["image"]) == ([], {"family": "lambda-stack-24-04"})
         return
     if simulation.provider == "runpod":
         assert sent["mounts"] == {"network": [{"volumeId": "v5", "path": "/data"}]}
-        assert sent["dataCenterIds"] == ["us-13"]
+        assert sent["dataCenterIds"] == ["us-3"]
     else:
         assert sent["volume_info"]["volume_id"] == 5
         with pytest.raises(UsageError, match="is a number"):
             account.catalog(RentOrder(volume="x"))
 
 
-@pytest.mark.parametrize("simulation", RENTING, indirect=True)
+@renting
 def test_up_reads_offers_without_an_api_key_where_the_provider_needs_none(
-    simulation: SimulatedAccount,
+    world: RentingWorld,
 ) -> None:
-    account = account_at(simulation, key=None)
+    account = PROVIDERS[world.simulation.provider](None)
     if account.offers_need_key:
         with pytest.raises(RefusedKeyError, match="without a key"):
             offers_of([account], RentOrder())[0]
     else:
-        assert len(offers_of([account], RentOrder())[0]) == 3
-        simulation.faults = [(500, {})]
-        assert len(offers_of([account], RentOrder())[0]) == 3
+        assert len(offers_of([account], RentOrder())[0]) == 4
+        world.simulation.faults = [(500, {})]
+        assert len(offers_of([account], RentOrder())[0]) == 4
 
 
 def test_renting_at_an_unreachable_provider_rents_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

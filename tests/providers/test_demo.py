@@ -11,11 +11,11 @@ pytestmark = pytest.mark.sampled(of="module")
 
 
 def test_run_up_rents_a_box_only_when_the_repository_has_no_box(
-    mirror_rig: Rig, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    mirror_rig: Rig, shared_folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     run = "boxstrap run --up --max-price 0.60 -- python train.py"
     typed = (run, "boxstrap wait", run, "boxstrap wait", "boxstrap boxes", "boxstrap down")
-    rented, destroyed = demo.show(mirror_rig, tmp_path / "home", typed)
+    rented, destroyed = demo.show(mirror_rig, tmp_path / "home", typed, shared_folder)
     assert rented == destroyed == ["9001"]
     told = capfd.readouterr().out
     assert told.startswith("building a box on this machine")

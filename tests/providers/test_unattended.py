@@ -64,10 +64,11 @@ def played(user: User, job: Mapping[str, Any]) -> tuple[bool, str]:
 @pytest.mark.parametrize("code", [3, 0], ids=["fails", "succeeds"])
 @pytest.mark.sampled
 def test_the_documented_ci_workflow_gives_the_box_back_however_the_training_ends(
-    mirror_rig: Rig, tmp_path: Path, code: int
+    mirror_rig: Rig, shared_folder: Path, tmp_path: Path, code: int
 ) -> None:
     job = yaml.safe_load((HERE / "docs/ci/train.yml").read_text())["jobs"]["train"]
-    with rentable(mirror_rig, tmp_path / "home", TRAIN.format(code=code)) as (user, account):
+    train = TRAIN.format(code=code)
+    with rentable(mirror_rig, tmp_path / "home", train, shared_folder) as (user, account):
         del user.env["VAST_API_KEY"]
         # As a runner checks it out: the last commit alone, on no branch.
         clone = user.home / "work"

@@ -322,6 +322,8 @@ def test_a_result_changed_after_its_run_can_be_excluded_from_down(world: World) 
         refused = world.user.run("--dry", "down", *LOCAL).must(9).err
         assert "out/a: was changed after its run ended, by no run" in refused
         assert "--run train-1 --without PATH" in refused
+        pulled = world.user.run("pull", *LOCAL).must(9).err
+        assert "out/a: was changed after its run ended, by no run" in pulled
         world.user.run("pull", *LOCAL, "--without", "out/a").must(0)
         assert world.look(0) == []
         world.sh("mkdir art; echo z >art/z; echo y >y.csv")  # that git ignores at home alone
