@@ -205,11 +205,9 @@ class BoxLogin:
         try:
             self.known = record.save_box(self.known, is_new=self.is_local)
         except (OSError, UsageError) as error:
-            why = str(error)
-            if isinstance(error, OSError):
-                why = write_error(self.known.folder, error).what
+            own = write_error(self.known.folder, error) if isinstance(error, OSError) else error
             if not self._unwritten:
-                self.reporter.say(f"this box's record can't be saved: {why}")
+                self.reporter.say(f"this box's record can't be saved: {own.what}")
             self._unwritten = True
 
     def note_sent(self, here: LocalRepository | None, key: str, workdir: str, **known: str) -> None:
@@ -429,10 +427,10 @@ class BoxLogin:
     def _next_wire(self) -> Wire:
         """Return the login that was begun; on later calls, a new one."""
         self.cancel.check()
-        if self._early is None or self._logs_in_anew:
-            return self._new_wire()
-        self._logs_in_anew = True
-        return self._early.first(self.cancel)
+        if self._early and not self._logs_in_anew:
+            self._logs_in_anew = True
+            return self._early.first(self.cancel)
+        return self._new_wire()
 
     def _new_wire(self) -> Wire:
         """Return the shared connection, if there is one, or a login."""
@@ -490,6 +488,9 @@ class BoxLogin:
         return True
 
     def _log_in(self) -> Wire:
+        if self._link and self.endpoint and not self.known.folder.exists():
+            what = "it was forgotten or given back here: at its address may be another box now."
+            raise HostKeyError(what, where=self.label, hint="The boxes known here: boxstrap boxes")
         dialing, self._dialing = self._dialing or self._dialed(), None
         if dialing is None:
             return LocalWire()
@@ -504,7 +505,7 @@ class BoxLogin:
             again=self._log_in,
         )
         self.known = replace(self.known, key=wire.used_key)
-        if wire.silent_key is not None and self.endpoint is not None:
+        if wire.silent_key and self.endpoint:
             from bootstrap.link.shared import offer
 
             offer(self.known, self.endpoint, wire.silent_key)
@@ -538,8 +539,8 @@ class BoxLogin:
         """Ask for its state together with details of its runs. Raises as `refresh`."""
         from bootstrap.boxes.run_details import ask_details  # late: a setup asks for none
 
-        asked = ask_details(self.wire, *self._about, redact=self.known.secrets or ())
-        self.state, self._details = asked
+        redact = self.known.secrets or ()
+        self.state, self._details = ask_details(self.wire, *self._about, redact=redact)
         self._tell_by_runs()
 
     @property

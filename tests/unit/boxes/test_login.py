@@ -13,7 +13,7 @@ from bootstrap.boxes import login as logins
 from bootstrap.boxes.at_home import RunAtHome, all_kept, note_seen
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.boxes.run_details import NO_DETAILS
-from bootstrap.errors import NoSuchRunError, UnreachableError
+from bootstrap.errors import HostKeyError, NoSuchRunError, UnreachableError
 from bootstrap.link import CancelToken, KnownBox, forget_box, parse_host, record
 from bootstrap.link.endpoint import resolve
 from bootstrap.link.wire import LinkLost
@@ -199,6 +199,19 @@ def test_setup_asks_for_the_plan_again_if_the_plan_read_at_login_was_of_another_
     for expected in (answer, None):  # an answer is used once
         assert box.state_for(script) == expected
     box.close()
+
+
+def test_no_command_that_goes_on_logs_in_again_to_a_box_that_was_forgotten_meanwhile(
+    user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It pinned whichever box had that address by then, and gave it the other one's runs."""
+    known = record.save_box(KnownBox("gpu", HOST, "192.0.2.7", 2222, "root"))
+    box = login_to(known, resolve(parse_host(HOST)))
+    box._link = cast(Any, SimpleNamespace(label="gpu"))
+    monkeypatch.setattr(BoxLogin, "_dialed", pytest.fail)
+    forget_box(known)
+    with pytest.raises(HostKeyError, match="it was forgotten or given back here"):
+        box._log_in_instead()
 
 
 @pytest.mark.parametrize("ended", [0.0, 1001.0])
