@@ -63,28 +63,14 @@ def test_a_repository_with_a_separate_git_folder_is_read(new: New, tmp_path: Pat
     assert here.git_dir == tmp_path / "elsewhere"
 
 
-def test_a_bare_repository_is_read_with_its_name_and_commit(
+def test_a_bare_repository_is_read_with_its_name_and_its_snapshot_is_its_commit(
     repo: SampleRepository, tmp_path: Path
 ) -> None:
     repo.git("clone", "-q", "--bare", ".", str(tmp_path / "work.git"))
     here = read_repository(tmp_path / "work.git")
     assert here.bare
     assert (here.name, here.commit) == ("work", repo.git("rev-parse", "HEAD"))
-
-
-def test_a_shallow_clone_is_recognized_as_shallow(repo: SampleRepository, tmp_path: Path) -> None:
-    repo.commit("Second", a="1")
-    repo.git("clone", "-q", "--depth=1", f"file://{repo.root}", str(tmp_path / "shallow"))
-    assert read_repository(tmp_path / "shallow").shallow
-    assert not read_repository(repo.root).shallow
-
-
-def test_a_repository_with_sha256_object_ids_is_read(new: New) -> None:
-    repo = new("homework", "--object-format=sha256")
-    commit = repo.commit(a="1")
-    here = read_repository(repo.root)
-    assert len(here.commit) == 64
-    assert (here.commit, here.object_format) == (commit, "sha256")
+    assert take_snapshot(here).id == here.commit
 
 
 @pytest.mark.parametrize(
@@ -200,12 +186,6 @@ def test_a_commit_subject_in_latin1_is_decoded(repo: SampleRepository) -> None:
 
 
 # Identity, address, key
-
-
-def test_the_git_identity_of_the_repository_wins_over_the_users(repo: SampleRepository) -> None:
-    repo.git("config", "user.email", "work@example.org")
-    here = read_repository(repo.root)
-    assert (here.identity_name, here.identity_email) == ("Me Myself", "work@example.org")
 
 
 def test_without_a_git_user_name_none_is_sent_to_the_box(

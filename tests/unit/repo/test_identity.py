@@ -11,7 +11,7 @@ from bootstrap.paths import state_dir
 from bootstrap.repo import local
 from bootstrap.repo.local import read_repository
 from bootstrap.repo.place import Place
-from tests.unit.repo.repositories import SampleRepository, listing
+from tests.unit.repo.repositories import SampleRepository
 
 New = Callable[..., SampleRepository]
 URL = "https://example.org/me/x.git"
@@ -124,13 +124,6 @@ def test_a_local_mirror_with_the_same_git_files_leaves_the_id_of_a_repository_un
         == read_repository(repo.root).key
         == read_repository(repo.root).usual_key
     )
-
-
-def test_identifying_a_repository_writes_nothing_into_it(repo: SampleRepository) -> None:
-    before = listing(repo.root)
-    read_repository(repo.root)
-    assert listing(repo.root) == before
-    assert len(list((state_dir() / "repositories").iterdir())) == 1
 
 
 def test_a_known_repository_is_identified_without_running_git(

@@ -399,17 +399,6 @@ def test_a_submodule_that_is_not_checked_out_is_named_as_left_out(
         assert (path, "submodule" in why) == ("vendor/inner", True)
 
 
-# Repositories without a working tree, or without a commit
-
-
-def test_the_snapshot_of_a_bare_repository_is_its_commit(
-    repo: SampleRepository, tmp_path: Path
-) -> None:
-    repo.git("clone", "-q", "--bare", ".", str(tmp_path / "work.git"))
-    found = take_snapshot(read_repository(tmp_path / "work.git"))
-    assert found.id == found.commit == repo.git("rev-parse", "HEAD")
-
-
 # The store
 
 
