@@ -3,6 +3,7 @@
 import socket
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -80,16 +81,8 @@ def test_a_stopped_rented_box_is_started_once_and_waited_for_until_it_runs(
         (OFF, False, "it doesn't answer 1 minutes after its start (stopped)"),
         (None, False, "after its start (its account doesn't list it)"),
         (UnreachableError("no way."), False, "after its start (no way.)"),
-        (
-            RentedBox("vast", "1", "", RentedState.BROKEN, said="no disk"),
-            True,
-            "is broken (no disk)",
-        ),
-        (
-            RentedBox("vast", "1", "", RentedState.RUNNING, price=1.5),
-            True,
-            "$1.50 an hour now, not",
-        ),
+        (replace(OFF, state=RentedState.BROKEN, said="no disk"), True, "is broken (no disk)"),
+        (replace(ON, price=1.5), True, "$1.50 an hour now, not"),
     ],
     ids=["silent", "stays off", "not listed", "no account", "broken", "dearer"],
 )
@@ -109,7 +102,7 @@ def test_a_stopped_box_that_is_started_but_never_usable_is_stopped_again_with_an
         (StartedAccount(OFF, refuses=RefusedError("no GPU is free.")), UnreachableError, "no GPU"),
         (StartedAccount(RentedBox("vast", "1", "", RentedState.GONE)), UnreachableError, "is gone"),
         (StartedAccount(RefusedKeyError("the key is refused.")), RefusedKeyError, "the key"),
-        (StartedAccount(RentedBox(**{**vars(ON), "gpu_count": 0})), ReturnBoxError, "GPU"),
+        (StartedAccount(replace(ON, gpu_count=0)), ReturnBoxError, "GPU"),
     ],
     ids=["refused", "gone", "no key", "no GPU"],
 )

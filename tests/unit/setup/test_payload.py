@@ -44,13 +44,10 @@ def test_setup_sends_a_clean_repository_as_its_commit(user: User) -> None:
     assert f"REPO_COMMIT='{repository.head}'" in found.script
 
 
-def test_boxstraps_own_checkout_is_refused_as_the_training_repository() -> None:
+def test_boxstraps_own_checkout_is_no_training_repository_unless_named_by_repo() -> None:
     with pytest.raises(UsageError, match="boxstrap's own source") as caught:
         payload(HERE, committed_only=True)
     assert "--repo" in caught.value.hint
-
-
-def test_boxstraps_own_checkout_is_accepted_if_named_by_repo() -> None:
     request = SetupRequest(repo=HERE, committed_only=True)
     assert build_payload(read_profile("vast"), request, local=False).source.name
 
@@ -271,7 +268,9 @@ ASKED = "lib @ git+ssh://git@example.org/me/lib.git\n"
 OTHER = "own @ git+https://example.org/me/own\nfree @ git+https://example.org/other/free\n"
 
 
-def test_setup_sends_a_private_ssh_dependency_only_after_consent_to_its_address(user: User) -> None:
+def test_setup_sends_a_private_ssh_dependency_only_after_consent_and_none_to_this_machine(
+    user: User,
+) -> None:
     repository = user.repository(requirements__txt=f"# {OTHER}{ASKED}")
     with pytest.raises(ConsentError, match="requirements take from you") as caught:
         payload(repository.root)
@@ -286,6 +285,7 @@ def test_setup_sends_a_private_ssh_dependency_only_after_consent_to_its_address(
     with pytest.raises(ConsentError, match=r"me/new\.git \(new\)"):
         payload(repository.root)
     assert payload(repository.root, "python.private=[]").dependencies == ()
+    assert build_payload(read_profile("local"), SetupRequest(), local=True).dependencies == ()
 
 
 def test_a_requirements_file_outside_the_repository_is_not_read_on_this_machine(user: User) -> None:
@@ -298,13 +298,6 @@ def test_an_https_dependency_is_sent_only_if_the_profile_lists_it_as_private(use
     assert payload(repository.root).dependencies == ()
     own = payload(repository.root, "python.private=[https://example.org/me/]")
     assert [each.address for each in own.dependencies] == ["https://example.org/me/own"]
-
-
-def test_setup_on_host_local_sends_no_private_dependency(
-    user: User, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(user.repository(requirements__txt=ASKED).root)
-    assert build_payload(read_profile("local"), SetupRequest(), local=True).dependencies == ()
 
 
 def test_dollars_of_a_lease_are_counted_at_the_price_that_an_earlier_setup_was_given(
