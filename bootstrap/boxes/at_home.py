@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 VERSION = 1
 LOG, TIMES, SAMPLES, HISTORY = "log", "times", "samples", "history.json"
 SEEN = "runs.json"  # in a box's folder: its runs as of the last contact
-_THERE = "results"  # in a run's row there: where its results are
+_THERE, _METRIC = "results", "metric"  # in a run's row there: where its results are, and that line
 MOST_FILE = 16 * 1024 * 1024
 _MOST_LOG = 1 << 60
 _RESULTS = ("home", "partly", "none")
@@ -343,12 +343,13 @@ def note_seen(  # noqa: PLR0913 - one value for each thing that is noted
     box_time: int = 0,
     every: bool = False,
     results: Mapping[str, str] = MappingProxyType({}),
+    metrics: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Note runs of a box as of this contact, for `runs`; `every`: the box has no others.
 
     `keys`: the box's keys for repositories, by their keys here. `results`: where they are (see
-    `ResultsThere`), by `KEY/NAME`; what was noted of others stays. If it can't be written, nothing
-    is noted.
+    `ResultsThere`), and the newest `metrics`, by `KEY/NAME`; what was noted of others stays. If it
+    can't be written, nothing is noted.
     """
     file = box.folder / SEEN
     new = {run_id("", 0.0, run): _seen_row(run, redact) for run in runs}
@@ -357,8 +358,8 @@ def note_seen(  # noqa: PLR0913 - one value for each thing that is noted
         rows = before.get("runs", {})
         for run in runs:
             key = run_id("", 0.0, run)
-            told = rows.get(key, {}).get(_THERE, "")
-            new[key][_THERE] = results.get(run.path, told)
+            for name, told in ((_THERE, results), (_METRIC, metrics)):
+                new[key][name] = told.get(run.path, rows.get(key, {}).get(name, ""))
         known = {**before.get("keys", {}), **keys}
         seen = here = time.time()
         times = {"box_time": box_time or int(here), "noted": here}
@@ -411,6 +412,7 @@ def seen_on(box: KnownBox) -> list[RunAtHome]:
                 seen=noted + since,
                 box_time=box_time + int(since),
                 price=box.price,
+                metric=_like(row.get(_METRIC), ""),
                 results_there=_like(row.get(_THERE), ""),
             )
         )

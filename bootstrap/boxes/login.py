@@ -301,6 +301,7 @@ class BoxLogin:
             box_time=self.state.now,
             every=True,
             results={name: there.where for name, there in self.details.results.items()},
+            metrics=self.details.metric_lines(self.redactor.text),
         )
 
     # The login.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from bootstrap.boxes.answers import BoxDocument, documents
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _METRIC_BYTES = 1000
 _GIB = 2**30
+_LINE = 160  # characters of a line of a log
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,11 @@ class RunDetails:
     trees: tuple[TreeUse, ...] = ()  # the trees beside the main ones
     at_risk: tuple[tuple[RiskyFolder, ...], ...] = ()
     """Of each tree of this repository, what would go with the box."""
+
+    def metric_lines(self, redact: Callable[[str], str]) -> dict[str, str]:
+        """Return the newest line with a metric of each run, by `KEY/NAME`, sanitized."""
+        said = self.metrics.items()
+        return {path: " ".join(redact(sanitize(line)).split())[:_LINE] for path, line in said}
 
 
 NO_DETAILS = RunDetails()

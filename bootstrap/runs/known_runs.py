@@ -160,7 +160,7 @@ def _merged(boxes: Sequence[KnownBox]) -> dict[str, RunAtHome]:
                 found[seen.id] = replace(
                     kept,
                     run=seen.run,
-                    metric=kept.metric if seen.seen <= kept.seen else "",  # it would be older
+                    metric=kept.metric if seen.seen <= kept.seen else seen.metric,
                     seen=seen.seen,
                     box_time=seen.box_time,
                     results_there=seen.results_there,

@@ -267,15 +267,13 @@ def _answer_lines(stream: AnswerStream) -> Iterator[str]:
 class _Ended:
     runs: Sequence[Run]
     failures: Mapping[Run, Failure]
-    metrics: Mapping[Run, str]
+    metrics: Mapping[str, str]
     made_nothing: Collection[Run]
 
 
 def _as_they_ended(box: BoxLogin, runs: Sequence[Run]) -> _Ended:
     """Ask again: of its log, whoever waited knows the size from before, and no metric or reason. A
     box may end with its last run: only the reason of a failed one is worth waiting for."""
-    from bootstrap.runs.status import metric_lines  # late, as most of it is about other things
-
     if any(run.failed for run in runs):
         box.ask(BoxLogin.refresh_details)
     elif runs:
@@ -287,11 +285,11 @@ def _as_they_ended(box: BoxLogin, runs: Sequence[Run]) -> _Ended:
     there, was_asked = box.details.results, box.details is not NO_DETAILS
     files = {run: there[run.path].files for run in runs if run.path in there}
     nothing = [run for run in runs if was_asked and run.made_nothing(files.get(run, 0))]
-    return _Ended(runs, failures, metric_lines(runs, box.details.metrics, redact), nothing)
+    return _Ended(runs, failures, box.details.metric_lines(redact), nothing)
 
 
 def _row(box: BoxLogin, run: Run, ended: _Ended | None = None) -> RunThatEnded:
-    metric, why = (ended.metrics.get(run), ended.failures.get(run)) if ended else (None, None)
+    metric, why = (ended.metrics.get(run.path), ended.failures.get(run)) if ended else (None, None)
     return RunThatEnded(run, box.repository(run), run.over, box.known.price, metric, why)
 
 
@@ -301,7 +299,7 @@ def _lines(ended: _Ended, price: float) -> Iterator[str]:
     failures = ended.failures
     for run in ended.runs:
         yield _sentence(run, price)
-        yield from ([f"  {ended.metrics[run]}"] if run in ended.metrics else [])
+        yield from ([f"  {ended.metrics[run.path]}"] if run.path in ended.metrics else [])
         yield from ([f"  {MADE_NOTHING}"] if run in ended.made_nothing else [])
         if failure := failures.get(run):
             yield from (f"  | {line}" for line in failure.lines)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from bootstrap.boxes.at_home import LOG, RunAtHome, kept_of_repository
@@ -39,7 +39,6 @@ from bootstrap.link.target import BoxOptions, KeyAndRoot
 from bootstrap.onbox.run_folder import END_BYTES
 from bootstrap.providers import WITH_CONTRACTS
 from bootstrap.runs.known_runs import as_of, box_or_home, find_gone, known_of_host
-from bootstrap.sanitize import sanitize
 from bootstrap.sizes import dollars, duration, size, spent, spent_in_words
 from bootstrap.steps.event_codes import explain
 from bootstrap.steps.events import Event, parse_event
@@ -84,7 +83,6 @@ class RunFromHome(RunStatus):
 
 _SHOWN = 10
 """Number of ended runs shown; runs that are live or wait for their turn are always shown."""
-_LINE = 160  # characters of a line of a log
 _FIRST = 4  # number of a run's cells that stand in the first of two lines: name, state, times, cost
 _WIDEST = 60  # characters of a command; --json has all of it
 _NEXT = {
@@ -127,14 +125,6 @@ def run_lines(
     left_out += [f"{others} of other repositories"] if others else []
     none = "" if lines else "no run of this repository, "
     return [*lines, f"  {none}and {' and '.join(left_out)}: --json has all"] if left_out else lines
-
-
-def metric_lines(
-    runs: Sequence[Run], said: Mapping[str, bytes], redact: Callable[[str], str]
-) -> dict[Run, str]:
-    """Return each run's newest line with a metric, sanitized; `said` is by `KEY/NAME`."""
-    found = ((run, said.get(run.path)) for run in runs)
-    return {run: " ".join(redact(sanitize(line)).split())[:_LINE] for run, line in found if line}
 
 
 def _chosen(rows: Sequence[RunStatus], own: str) -> tuple[list[RunStatus], int]:
@@ -479,7 +469,7 @@ def rows_of(
     """Return what the box told of each of its runs, and what is known of the box."""
     runs, now = box_state.runs, _box_time(box_state)
     failures = find_failures(runs, details.log_ends, redact)
-    metrics = metric_lines(runs, details.metrics, redact)
+    metrics = details.metric_lines(redact)
     names = repository_names({run.repo_key for run in runs})
     return [
         RunStatus(
@@ -487,7 +477,7 @@ def rows_of(
             names[run.repo_key],
             now,
             known.price if known else None,
-            metrics.get(run),
+            metrics.get(run.path),
             failures.get(run),
             gpu_use(run, runs, details.gpus),
             details.disks.get(run.path),

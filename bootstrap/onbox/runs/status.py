@@ -67,13 +67,13 @@ class BoxRuns:
         return next((run for run in live if is_in_tree(run, key, folder)), None)
 
     def newest(self, *, failed: bool) -> list[RunFolder]:
-        """Return the newest of those that failed, or of those that are alive or ended well. A run
-        that was stopped did not fail."""
+        """Return the newest of those that failed, or of those that are alive, ended well, or were
+        stopped."""
         found = []
         for run, state in self.states.items():
             if state == DIED or state.startswith(FINISHED):
-                is_fine = state == f"{FINISHED} 0"
-                if is_fine == failed or (not is_fine and run.first("ended") == "stop"):
+                is_fine = state == f"{FINISHED} 0" or run.first("ended") == "stop"
+                if is_fine == failed:
                     continue
             elif failed or state != RUNNING:
                 continue

@@ -126,7 +126,7 @@ def test_status_fetches_the_last_lines_of_the_log_only_of_failed_or_died_runs(
     assert next(iter(found)) == "homework-1/train-6"
 
 
-def test_status_reads_the_newest_metric_of_running_and_finished_runs_alone(
+def test_status_reads_the_newest_metric_of_runs_that_are_alive_ended_well_or_were_stopped(
     box_home: BoxHome, tmp_path: Path
 ) -> None:
     alive = (box_home.path / "runs/homework-1/train-3/pid").read_text()
@@ -138,6 +138,7 @@ def test_status_reads_the_newest_metric_of_running_and_finished_runs_alone(
         "train-2": {"exit": "1\n", "started": "20\n", "log": "loss 5\nValueError\n"},
         "train-3": {"pid": alive, "started": "30\n", "log": f"{bar}\n{other}"},
         "train-4": {"pid": alive, "started": "40\n", "metrics": "a\tis (9)\nb\tdice ([0-9]+)\n"},
+        "train-5": {"exit": "143\n", "ended": "stop\n", "started": "5\n"},
     }.items():
         box_home.run(name, **{"exit": "", "metrics": "", "log": "loss 1\ndice 7\nx\n", **files})
     found = parse_details(answer(["sh", "-c"], asked("probe", box_home), tmp_path)).metrics
@@ -145,6 +146,7 @@ def test_status_reads_the_newest_metric_of_running_and_finished_runs_alone(
         "train-4": b"dice 7",
         "train-3": b"loss 9",
         "train-1": b"loss 2",
+        "train-5": b"dice 7",
     }
 
 

@@ -9,8 +9,8 @@ import pytest
 from bootstrap.boxes import Failure, find_failure
 from bootstrap.boxes.at_home import row_of, run_of
 from bootstrap.boxes.run import NodeOf, Run, as_it_ended, parse_node, parse_uploaded
-from bootstrap.boxes.run_details import ResultsThere, UsedGpu, gpu_use, parse_details
-from bootstrap.runs.status import RunFromHome, RunStatus, metric_lines, run_lines
+from bootstrap.boxes.run_details import ResultsThere, RunDetails, UsedGpu, gpu_use, parse_details
+from bootstrap.runs.status import RunFromHome, RunStatus, run_lines
 from bootstrap.value import document
 from tests.unit.boxes.conftest import told
 
@@ -36,11 +36,11 @@ def lines_of(
     price: float | None = None,
     gpus: Sequence[UsedGpu] = (),
     failures: Mapping[Run, Failure] = MappingProxyType({}),
-    metrics: Mapping[Run, str] = MappingProxyType({}),
+    metrics: Mapping[str, str] = MappingProxyType({}),
 ) -> list[str]:
     rows = [
         RunStatus(
-            *(one, one.repo_key, NOW, price, metrics.get(one), failures.get(one)),
+            *(one, one.repo_key, NOW, price, metrics.get(one.path), failures.get(one)),
             gpu_use=gpu_use(one, runs, gpus),
         )
         for one in runs
@@ -164,9 +164,9 @@ def test_status_shows_the_assigned_gpus_of_a_run_where_gpu_processes_are_invisib
 
 def test_the_newest_metric_is_shown_redacted_below_its_run() -> None:
     other = run("train-2", state="finished", rc=0)
-    said = {"k-1/train-1": b"\x1b[2Jstep 7   loss 0.5 of hunter22\n", "k-2/train-2": b"loss 3\n"}
-    metrics = metric_lines([RUN, other], said, lambda text: text.replace("hunter22", "***"))
-    assert metrics == {RUN: "step 7 loss 0.5 of ***"}
+    said = RunDetails(metrics={RUN.path: b"\x1b[2Jstep 7   loss 0.5 of hunter22\n"})
+    metrics = said.metric_lines(lambda text: text.replace("hunter22", "***"))
+    assert metrics == {RUN.path: "step 7 loss 0.5 of ***"}
     lines = lines_of([RUN, other], metrics=metrics)
     assert lines[1] == "      step 7 loss 0.5 of ***"
     assert len(lines) == 3

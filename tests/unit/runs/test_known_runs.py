@@ -93,6 +93,13 @@ def test_status_says_of_results_that_another_machine_pulled_that_they_are_elsewh
     assert str(status.rows_of(*told)[0].results) == "results pulled"
 
 
+def test_runs_shows_the_newest_metric_that_the_box_of_a_run_told() -> None:
+    box = save_box(KnownBox("gpu", "root@203.0.113.1:22", "203.0.113.1", seen=9_000.0))
+    for told in ({"homework-1/train-1": "loss 0.5"}, {}):
+        note_seen(box, [RUN], str, metrics=told)
+        assert [one.metric for one in known_on(box)] == ["loss 0.5"]
+
+
 def test_runs_says_that_a_run_has_no_results_if_its_box_last_said_so(tmp_path: Path) -> None:
     box = save_box(KnownBox("gpu", "root@203.0.113.1:22", "203.0.113.1", seen=9_000.0))
     at_home._folder().mkdir(parents=True)
