@@ -12,7 +12,7 @@ from bootstrap import paths
 from bootstrap.boxes import Run
 from bootstrap.boxes.at_home import RunAtHome, all_kept
 from bootstrap.boxes.receipt import check_receipt, receipt_file, write_receipt
-from bootstrap.errors import HostKeyError, UnreachableError, UsageError, exit_code
+from bootstrap.errors import HostKeyError, UsageError, exit_code
 from bootstrap.link import forgotten, record, registry
 from bootstrap.link.hostkeys import HostKeyCheck, read_pins
 from bootstrap.link.prompt import Prompt
@@ -267,14 +267,6 @@ def test_a_changed_host_key_is_refused_on_another_port_too(ssh_user: SshUser, se
     ssh_user.write(ssh_user.alias("box", server))
     with pytest.raises(HostKeyError):
         ssh_user.login("box", box=ssh_user.box("box", name="box"))
-
-
-def test_a_failed_login_pins_no_key(ssh_user: SshUser, start_server: Callable[..., Sshd]) -> None:
-    server = start_server("stranger")
-    ssh_user.write(ssh_user.alias("box", server))
-    with pytest.raises(UnreachableError):
-        ssh_user.login("box")
-    assert not ssh_user.box("box").known_hosts.exists()
 
 
 def test_an_unexpected_host_key_is_refused_before_login(ssh_user: SshUser, server: Sshd) -> None:

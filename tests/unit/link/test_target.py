@@ -44,10 +44,6 @@ def test_each_way_of_typing_a_host_is_parsed_into_user_address_and_port(
     assert not target.is_local
 
 
-def test_the_host_local_means_this_machine() -> None:
-    assert parse_host("local").is_local
-
-
 def test_host_may_be_an_ssh_command_with_port_identity_jump_host_and_forward() -> None:
     target = parse_host(VAST)
     assert (target.user, target.address, target.port) == ("root", "5.17.27.63", 46769)
@@ -169,15 +165,12 @@ def test_a_host_alias_in_an_included_ssh_config_file_is_resolved(ssh_user: SshUs
     assert endpoint.identity_files == (ssh_user.key,)
 
 
-def test_the_login_user_comes_from_a_match_block_of_the_ssh_config(ssh_user: SshUser) -> None:
-    ssh_user.write("Match host gpu exec true\n  User matched")
-    assert ssh_user.endpoint("gpu").user == "matched"
-
-
-def test_a_typed_user_and_port_win_over_the_ssh_config(ssh_user: SshUser) -> None:
-    ssh_user.write("Host gpu\n User ubuntu\n Port 2200")
-    endpoint = ssh_user.endpoint("ssh -p 7 root@gpu")
-    assert (endpoint.user, endpoint.port) == ("root", 7)
+def test_user_and_port_of_a_match_block_of_the_ssh_config_yield_to_typed_ones(
+    ssh_user: SshUser,
+) -> None:
+    ssh_user.write("Match host gpu exec true\n  User matched\n  Port 2200")
+    for host, means in (("gpu", ("matched", 2200)), ("ssh -p 7 root@gpu", ("root", 7))):
+        assert (ssh_user.endpoint(host).user, ssh_user.endpoint(host).port) == means
 
 
 def test_the_login_user_of_a_profile_is_used_only_if_no_other_is_named(ssh_user: SshUser) -> None:

@@ -187,19 +187,14 @@ def test_a_tunnel_takes_under_24_mib_that_nobody_reads_here(
         assert before < 24 * 2**20
 
 
-def test_the_test_for_port_forwarding_says_no_if_sshd_forbids_it(
-    start_server: Callable[..., Sshd], ssh_user: SshUser
+def test_the_test_for_port_forwarding_says_yes_unless_sshd_forbids_it(
+    server: Sshd, ssh_user: SshUser, start_server: Callable[..., Sshd]
 ) -> None:
-    server = start_server("box", ssh_user.key, options=["AllowTcpForwarding no"])
-    ssh_user.write(ssh_user.alias("box", server))
-    assert not forwards(ssh_user.login("box"))
-
-
-def test_the_test_for_port_forwarding_says_yes_for_an_ordinary_box_and_this_machine(
-    server: Sshd, ssh_user: SshUser
-) -> None:
-    assert forwards(ssh_user.login("box"))
     assert forwards(LocalWire())
+    assert forwards(ssh_user.login("box"))
+    server = start_server("forbids", ssh_user.key, options=["AllowTcpForwarding no"])
+    ssh_user.write(ssh_user.alias("forbids", server))
+    assert not forwards(ssh_user.login("forbids"))
 
 
 @pytest.mark.parametrize(
