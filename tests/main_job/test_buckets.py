@@ -16,7 +16,6 @@ from tests.boxes import Rig
 from tests.boxes.s3_server import REGION, S3Server
 from tests.hostile.leaks import Planted, leaks
 from tests.main_job.conftest import Rent
-from tests.main_job.rented import Rented
 from tests.waiting import wait_until
 
 TRAIN = """\
@@ -102,11 +101,7 @@ def test_a_box_fetches_data_from_a_bucket_and_puts_its_results_into_one_after_co
     }
     shown = rented.run("status").must(0).out
     assert "results: 2 files (3.0 MB) are in s3://results/mine/train-1-" in shown
-    _nothing_of_the_person_stays(rented, server)
-
-
-def _nothing_of_the_person_stays(rented: Rented, server: S3Server) -> None:
-    """Neither the user's key nor a URL signed with it is on the box or in the state kept here."""
+    # Neither the user's key nor a URL signed with it is on the box or in the state kept here.
     planted = Planted({"key": server.secret, "key id": server.key_id, "sig": "X-Amz-Signature="})
     assert leaks(rented.box, planted) == []
     for path in rented.user.state.rglob("*"):

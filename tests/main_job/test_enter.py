@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import signal
 import subprocess
 import sys
@@ -19,7 +18,6 @@ from tests.boxes.environment_probe import WAYS
 from tests.cli import User
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
-from tests.main_job.settled import Settled
 from tests.main_job.used import start_used
 from tests.plain_environment import BIN, HERE
 from tests.used_here import seem_set_up
@@ -173,11 +171,6 @@ def test_exec_passes_stdin_stdout_and_stderr_on_unchanged(rented: Rented) -> Non
     assert (done.stdout == data, done.stderr, done.returncode) == (True, b"beside\n", 0)
 
 
-def test_exec_without_a_command_or_shell_without_a_terminal_is_wrong_usage(rented: Rented) -> None:
-    assert "boxstrap exec -- nvidia-smi" in rented.run("exec").must(2).err
-    assert "boxstrap exec --" in rented.run("shell").must(2).err
-
-
 def terminal(rented: Rented, *words: str) -> pexpect.spawn[str]:
     there = ["--host", rented.box.host_string, "--identity", str(rented.box.identity)]
     return pexpect.spawn(
@@ -211,27 +204,6 @@ def test_exec_from_a_terminal_gives_its_command_a_terminal(rented: Rented) -> No
     shown.expect(pexpect.EOF)
     shown.close()
     assert shown.exitstatus == 0
-
-
-def test_the_ssh_line_that_setup_prints_leads_into_the_folder_and_environment(
-    mirror_rig: Rig, shared_folder: Path
-) -> None:
-    user, box = Settled(), start_used(mirror_rig, "vast", shared_folder)
-    try:
-        user.repository()
-        told = Rented(user, box).run("setup", "--name", "gpu").must(0).out
-        (line,) = [line.split(None, 1)[1] for line in told.splitlines() if " ssh -t " in line]
-        assert len(line) < 80
-        words = user.inside(*shlex.split(line))
-        shell = pexpect.spawn(words[0], words[1:], env=user.env, timeout=120, encoding="utf-8")
-        shell.sendline("echo $PWD=$VIRTUAL_ENV=")
-        shell.expect_exact("/workspace/homework=/workspace/homework/.venv=")
-        shell.sendline("exit")
-        shell.expect(pexpect.EOF)
-        shell.close()
-    finally:
-        user.leave()
-        box.stop()
 
 
 def exec_and_shell_work(rented: Rented) -> None:

@@ -75,13 +75,22 @@ def lock(repository: UserRepository, rented: Rented, rig: Rig) -> None:
     repository.commit({}, "Lock")
 
 
-def test_setup_installs_dependencies_and_extras_of_a_pyproject_without_build(
-    rented: Rented,
+def test_setup_installs_extras_of_a_pyproject_without_build_and_requirements_of_two_indexes(
+    rented: Rented, mirror_rig: Rig
 ) -> None:
     # The extras are the project's: requirements.txt, which comes before it elsewhere, has none.
     rented.user.repository(train__py=TRAIN, pyproject__toml=PROJECT, requirements__txt="")
     done = rented.run("setup", "--set", "python.extras=[train]").must(0)
     assert "step 1 /workspace/homework/.venv" in done.out
+    index = mirror_rig.mirror.index_url
+    rented.user.repository(
+        "second",
+        train__py=TRAIN,
+        requirements__txt=f"--index-url {index}\n--extra-index-url {index}\n-r more.txt\n",
+        more__txt="iniconfig>=2\n",
+    )
+    done = rented.run("setup").must(0)
+    assert "step 1 /workspace/second/.venv" in done.out
 
 
 def test_uv_is_sent_from_this_machine_when_the_package_index_of_the_box_lacks_it(
@@ -118,17 +127,6 @@ def test_uv_is_sent_from_this_machine_when_the_package_index_of_the_box_lacks_it
         assert "step 2 loss 0.4" in done.out
         assert "was sent from this machine" not in done.err
     assert not rented.box.exists(f"{rented.folder}/bin/uv")
-
-
-def test_setup_installs_requirements_that_name_two_indexes(rented: Rented, mirror_rig: Rig) -> None:
-    index = mirror_rig.mirror.index_url
-    rented.user.repository(
-        train__py=TRAIN,
-        requirements__txt=f"--index-url {index}\n--extra-index-url {index}\n-r more.txt\n",
-        more__txt="iniconfig>=2\n",
-    )
-    done = rented.run("setup").must(0)
-    assert "step 1 /workspace/homework/.venv" in done.out
 
 
 ENVIRONMENT = "/workspace/homework/.venv"

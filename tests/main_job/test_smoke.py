@@ -84,9 +84,17 @@ def test_setup_exits_with_6_if_a_gpu_fails_the_smoke_test_but_trains_with_gpu_ch
 
 
 @pytest.mark.faults
-def test_setup_refuses_an_installed_torch_without_cuda_unless_no_gpu_is_required(
+def test_setup_refuses_a_torch_too_new_for_the_driver_before_its_download_and_one_without_cuda(
     with_gpu: Rented, faults: Faults
 ) -> None:
+    with_gpu.user.repository(
+        "first", boxstrap__yaml=PROFILE, requirements__txt="torch==2.9.0+cu130\n"
+    )
+    with faults.attempt("driver too old for torch") as attempt:
+        told = with_gpu.run("setup").must(7)
+        attempt.noticed()
+    assert "torch needs a newer CUDA than the driver runs, which is 12.4" in told.err
+    assert "cu126" in told.err
     version = {"torch/version.py": "__version__ = '2.6.0'\ncuda: Optional[str] = None\n"}
     with_torch(with_gpu, {**SICK_TORCH, **version})
     with faults.attempt("torch without CUDA", at="once it is there") as attempt:
@@ -97,15 +105,3 @@ def test_setup_refuses_an_installed_torch_without_cuda_unless_no_gpu_is_required
     # If no GPU is required, it is accepted.
     with_gpu.run("setup", "--set", "gpu.require=false").must(0)
     assert with_gpu.runs() == ["train-1"]
-
-
-@pytest.mark.faults
-def test_setup_refuses_a_torch_too_new_for_the_gpu_driver_before_downloading_it(
-    with_gpu: Rented, faults: Faults
-) -> None:
-    with_gpu.user.repository(boxstrap__yaml=PROFILE, requirements__txt="torch==2.9.0+cu130\n")
-    with faults.attempt("driver too old for torch") as attempt:
-        told = with_gpu.run("setup").must(7)
-        attempt.noticed()
-    assert "torch needs a newer CUDA than the driver runs, which is 12.4" in told.err
-    assert "cu126" in told.err

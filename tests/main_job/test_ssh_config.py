@@ -5,11 +5,13 @@ Stubs stand in for editors.
 
 import json
 import re
+import shlex
 import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import pexpect
 import pytest
 
 from bootstrap.runs.jsonc import read_jsonc
@@ -161,6 +163,21 @@ def test_setup_with_host_root_at_box_name_finds_the_known_box_and_keeps_its_addr
     assert user.ssh("my-box", "hostname").strip() == rented.box.name
     # The identity file that was given once is remembered.
     assert "train-1" in user.run("status", "--host", "my-box").must(0).out
+
+
+def test_the_ssh_line_that_setup_prints_leads_into_the_folder_and_environment(
+    user: Settled, rented: Rented
+) -> None:
+    told = rented.run("setup").must(0).out
+    (line,) = [line.split(None, 1)[1] for line in told.splitlines() if " ssh -t " in line]
+    assert len(line) < 80
+    words = user.inside(*shlex.split(line))
+    shell = pexpect.spawn(words[0], words[1:], env=user.env, timeout=120, encoding="utf-8")
+    shell.sendline("echo $PWD=$VIRTUAL_ENV=")
+    shell.expect_exact("/workspace/homework=/workspace/homework/.venv=")
+    shell.sendline("exit")
+    shell.expect(pexpect.EOF)
+    shell.close()
 
 
 @pytest.fixture(scope="module")

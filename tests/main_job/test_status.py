@@ -23,7 +23,7 @@ def test_status_shows_all_boxes_of_the_repository_also_unreachable_ones(rent: Re
     assert "homework/train-1  finished" in shown
     assert "bad: to be returned: no GPU" in shown
 
-    bad.box.power_off()
+    bad.box.kill_sshd()
     told = user.run("status").must(0).out
     assert "good: is set up" in told
     assert "bad: " in told
@@ -36,5 +36,5 @@ def test_status_shows_all_boxes_of_the_repository_also_unreachable_ones(rent: Re
     alone = user.run("status", "--host", "bad").must(3)
     assert "You were last on this box" in alone.err
     assert "just rented" not in alone.err
-    good.box.power_off()
+    good.box.kill_sshd()
     assert "You were last on this box" in user.run("status").must(3).err

@@ -1,5 +1,6 @@
 """Folders on the box that boxstrap did not make: left alone, unless the user has them adopted."""
 
+import copy
 from pathlib import Path
 
 import pytest
@@ -34,8 +35,7 @@ def cloned(user: User) -> UserRepository:
     repository = seem_set_up(user).repository(boxstrap__yaml=PROFILE)
     own = user.home / "work" / "homework"
     repository.git("clone", "-q", str(repository.root), str(own))
-    clone = UserRepository.__new__(UserRepository)
-    clone.__dict__.update(repository.__dict__, root=own)
+    clone = _of(repository, own)
     clone.git("remote", "add", "upstream", "https://example.org/them/homework.git")
     clone.git("branch", "other")
     clone.git("config", "user.name", "Me Myself")
@@ -62,7 +62,7 @@ def test_setup_refuses_a_users_own_clone_in_the_trees_place_and_changes_nothing(
         assert cloned.git("status", "--porcelain", "--ignored") == before[2]
         attempt.outcome("exit 7, nothing changed")
     # Neither a new commit nor a second try makes it boxstrap's.
-    UserRepository.commit(_of(cloned, user.place), {"train.py": "print('step 9')\n"})
+    _of(cloned, user.place).commit({"train.py": "print('step 9')\n"})
     user.run("setup", "--host", "local").must(7)
     assert (told(cloned), cloned.head) == before[:2]
 
@@ -117,8 +117,8 @@ def test_setup_refuses_a_folder_in_the_trees_place_that_is_no_repository(user: U
 
 
 def _of(like: UserRepository, root: Path) -> UserRepository:
-    other = UserRepository.__new__(UserRepository)
-    other.__dict__.update(like.__dict__, root=root)
+    other = copy.copy(like)
+    other.root = root
     return other
 
 

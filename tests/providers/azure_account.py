@@ -518,11 +518,9 @@ def _invalid(code: str, said: str) -> Answer:
 
 def _failed(wrapper: str, code: str, said: str) -> dict[str, Any]:
     """What it says of a deployment that failed: the reason is text within text."""
-    inner = {
-        "status": "Failed",
-        "error": {"code": "ResourceDeploymentFailure", "message": "Failed."},
-    }
-    inner["error"] |= {"details": [{"code": code, "message": said}]}  # type: ignore[operator]
+    error = {"code": "ResourceDeploymentFailure", "message": "Failed."}
+    details = [{"code": code, "message": said}]
+    inner = {"status": "Failed", "error": {**error, "details": details}}
     return {
         **{"code": "DeploymentFailed", "message": "At least one resource deployment failed."},
         "details": [{"code": wrapper, "message": json.dumps(inner, indent=2)}],

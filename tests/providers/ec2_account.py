@@ -7,6 +7,7 @@ which have fates, a clock, and the address of a box of the rig.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -14,6 +15,7 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from functools import cache
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 from urllib.parse import parse_qsl
 from xml.sax.saxutils import escape
 
@@ -330,22 +332,9 @@ def as_ec2(status: int, document: object, headers: Mapping[str, str]) -> tuple[i
     return {429: 503}.get(status, status), error_text(codes[status], "Slow down.")
 
 
-class _named:  # noqa: N801 - used as a function
+def _named(box_id: str) -> contextlib.AbstractContextManager[object]:
     """Gives the next instance this id."""
-
-    def __init__(self, box_id: str) -> None:
-        self._box_id = box_id
-
-    def __enter__(self) -> None:
-        from moto.ec2.models import instances
-
-        self._own = instances.random_instance_id
-        instances.random_instance_id = lambda: self._box_id  # type: ignore[assignment]
-
-    def __exit__(self, *_: object) -> None:
-        from moto.ec2.models import instances
-
-        instances.random_instance_id = self._own
+    return mock.patch("moto.ec2.models.instances.random_instance_id", return_value=box_id)
 
 
 ANSWERS = Ec2Answers

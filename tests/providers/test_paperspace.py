@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.errors import NoOfferError, UnreachableError
+from bootstrap.errors import NoOfferError
 from bootstrap.providers import RentedState, RentOrder, paperspace
 from bootstrap.renting import offers_of, rental
 from tests.providers.accounts import SimulatedBox, SimulatedOffer
@@ -127,19 +127,6 @@ def test_the_next_up_starts_the_paperspace_machine_of_an_interrupted_up(
     ended = rental.of_host("paperspace:9001")
     assert ended is not None
     assert ended.spent > 0.45
-
-
-def test_a_stopped_paperspace_machine_is_started_again_only_within_max_price(
-    world: RentingWorld,
-) -> None:
-    box, _ = world.up()
-    world.ours[0].state, world.ours[0].price = "stopped", 1.5
-    with pytest.raises(UnreachableError, match="it is stopped"):
-        world.up()
-    assert world.simulation.started == [box.box_id]
-    world.ours[0].price = 0.45
-    world.up()
-    assert world.simulation.started == [box.box_id] * 2
 
 
 def test_paperspace_offers_only_free_machines_with_a_known_price(world: RentingWorld) -> None:
