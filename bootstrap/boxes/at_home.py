@@ -459,14 +459,6 @@ class PullPlace:
     inside: tuple[str, ...] = ()
 
     @staticmethod
-    def of(stood_in: Path, to: Path | None, box: str, run: Run) -> PullPlace:
-        """Return the folder `to`, else one in the current repository."""
-        if to is not None:
-            return PullPlace(to.absolute())
-        root = repository_root(stood_in) or stood_in
-        return PullPlace(root.absolute(), (FOLDER, box, run.name))
-
-    @staticmethod
     def again(path: Path, key: str = "") -> PullPlace:
         """Return the place that has this `path`: what was no link then may have become one. It has
         moved with the repository of this `key`, if that was moved."""
@@ -515,16 +507,27 @@ class PullPlace:
         return box_folder / "pulls" / f"{run.name}-{digest}.jsonl"
 
 
-def repository_of(run: Run, own: str, stood_in: Path) -> Path:
-    """Return where the repository of a run is: `stood_in` is in that with the key `own`, and stands
-    for one that is not known here."""
-    git_dir = known_folder(run.repo_key, "") if run.repo_key != own else None
-    return git_dir.parent if git_dir and git_dir.name == ".git" else stood_in
+def usual_place(run: Run, box: str, own: str, stood_in: Path, to: Path | None = None) -> PullPlace:
+    """Return the folder `to`, else one in the run's repository. `stood_in` is in that with the key
+    `own`; of another one that is not known here, a folder there has the key."""
+    if to is not None:
+        return PullPlace(to.absolute())
+    of: tuple[str, ...] = ()
+    if run.repo_key != own:
+        git_dir = known_folder(run.repo_key, "")
+        if git_dir and git_dir.name == ".git":
+            stood_in = git_dir.parent
+        else:
+            of = (run.repo_key,)
+    root = repository_root(stood_in) or stood_in
+    return PullPlace(root.absolute(), (FOLDER, box, *of, run.name))
 
 
-def results_place(box: KnownBox, run: Run, stood_in: Path, to: Path | None = None) -> PullPlace:
+def results_place(
+    box: KnownBox, run: Run, own: str, stood_in: Path, to: Path | None = None
+) -> PullPlace:
     """Return where the run's results go: where they are, also if the box was renamed since."""
-    usual, kept = PullPlace.of(stood_in, to, box.name, run), find_kept(box, run)
+    usual, kept = usual_place(run, box.name, own, stood_in, to), find_kept(box, run)
     there = PullPlace.again(Path(kept.result_place or Path(kept.place).parent)) if kept else usual
-    is_one = (there.base, there.inside[::2]) == (usual.base, usual.inside[::2])
+    is_one = (there.base, there.inside[2:]) == (usual.base, usual.inside[2:])
     return there if is_one and there.path.is_dir() else usual

@@ -21,7 +21,7 @@ from bootstrap.boxes.at_home import (
     RunAtHome,
     clean_times,
     find_kept,
-    repository_of,
+    usual_place,
 )
 from bootstrap.boxes.follow import ANSWER_S
 from bootstrap.boxes.login import BoxLogin
@@ -214,8 +214,7 @@ class _Bringing:
         there = Path(kept.place) if kept.place else None
         if there and there.parent.is_dir():
             return PullPlace.again(there.parent)
-        repository = repository_of(run, self._box.own, self._box.options.place)
-        place = PullPlace.of(repository, to, box, run)
+        place = usual_place(run, box, self._box.own, self._box.options.place, to)
         place.make()
         return place
 

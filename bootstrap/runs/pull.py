@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from bootstrap.boxes.at_home import RunAtHome, find_kept, repository_of, results_place
+from bootstrap.boxes.at_home import RunAtHome, find_kept, results_place
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.boxes.receipt import fuller_place, receipt_file, write_receipt
 from bootstrap.boxes.run import Run, as_it_ended, called
@@ -199,8 +199,7 @@ def pull_run(  # noqa: PLR0913, PLR0917
 
     Raises as `pull_results`; NoResultsError if it has none.
     """
-    repository = repository_of(run, box.own, box.options.place)
-    place = results_place(box.known, run, repository, wish.to)
+    place = results_place(box.known, run, box.own, box.options.place, wish.to)
     try:
         with (
             place.landing(run.name) as landing,

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 
 from bootstrap import __version__
-from bootstrap.boxes.at_home import PullPlace, RunAtHome, repository_of, results_place
+from bootstrap.boxes.at_home import PullPlace, RunAtHome, results_place
 from bootstrap.boxes.disk import parse_low_disk
 from bootstrap.boxes.failure import Failure, find_failures
 from bootstrap.boxes.login import BoxLogin
@@ -154,13 +154,13 @@ def _reported(brought: Manifest) -> list[ReportedFile]:
 
 def _usual_place(box: BoxLogin, run: Run) -> Path:
     """Return a file in the pull's folder (created here, never sent). Raises NotSafeError."""
-    if why := why_refused(run.name):  # a box may call a run `..`
-        raise NotSafeError(f"the box's run {run.name} {why}.", hint="Name a file: --out FILE")
+    if why := why_refused(run.path):  # a box may call a run `..`
+        raise NotSafeError(f"the box's run {run.path} {why}.", hint="Name a file: --out FILE")
     return _made(_place(box, run)) / NAME
 
 
 def _place(box: BoxLogin, run: Run) -> PullPlace:
-    return results_place(box.known, run, repository_of(run, box.own, box.options.place))
+    return results_place(box.known, run, box.own, box.options.place)
 
 
 def _made(place: PullPlace) -> Path:

@@ -508,6 +508,17 @@ def test_a_broken_git_file_does_not_change_where_a_pull_is_recorded(tmp_path: Pa
     assert len(files) == 1
 
 
+def test_down_keeps_logs_of_repositories_unknown_here_in_folders_that_name_them(
+    there: There,
+) -> None:
+    there.write(b"mine\n")
+    shutil.copytree(there.run, there.run.parents[1] / "click-1234" / "train-1")
+    there.user.run("down", *there.host)
+    assert there.log == b"mine\n"
+    (other,) = there.root.glob("boxstrap-results/*/click-1234/train-1/boxstrap-run")
+    assert (other / "log").read_bytes() == b"mine\n"
+
+
 def test_pulled_results_of_a_renamed_box_stay_where_they_are(tmp_path: Path) -> None:
     run = Run("key", "train-1", "finished", 0, 1, "", "", "train", 0, 0, "true")
     for box, created in (("gpu", 5.0), ("gpu", 6.0), ("other", 5.0)):
@@ -523,11 +534,11 @@ def test_pulled_results_of_a_renamed_box_stay_where_they_are(tmp_path: Path) -> 
     # A pull goes on where the results are; where the user removed them, under the new name.
     nina = KnownBox("nina", "host", created=5.0)
     results = tmp_path / FOLDER / "gpu/train-1"
-    assert results_place(nina, run, tmp_path).path == tmp_path / FOLDER / "nina/train-1"
+    assert results_place(nina, run, "key", tmp_path).path == tmp_path / FOLDER / "nina/train-1"
     results.mkdir(parents=True)
-    assert results_place(nina, run, tmp_path).path == results
-    assert results_place(nina, run, tmp_path, tmp_path / "to").path == tmp_path / "to"
+    assert results_place(nina, run, "key", tmp_path).path == results
+    assert results_place(nina, run, "key", tmp_path, tmp_path / "to").path == tmp_path / "to"
     box: Any = SimpleNamespace(known=nina, own="key", options=SimpleNamespace(place=tmp_path))
     assert _usual_place(box, run).parent == results, "a report lies with them"
     replace(kept, place=str(results / "boxstrap-run"), result_place="").save()
-    assert results_place(nina, run, tmp_path).path == results, "also where only its log came"
+    assert results_place(nina, run, "key", tmp_path).path == results, "also where only its log came"
