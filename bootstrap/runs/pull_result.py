@@ -64,7 +64,8 @@ class Pulled(Document):
         beside = (shown(place) for path, place in self.landed.items() if path != place)
         rows = [*(f"beside another file: {place}" for place in beside), *rows, f"in {self.place}"]
         nothing = "nothing came" if self.manifest.missing else "nothing to pull"
-        head = f"{name}: {'; '.join(words) or nothing}"
+        alive = "; it is still running" if self.manifest.live else ""
+        head = f"{name}: {'; '.join(words) or nothing}{alive}"
         return [head, *(f"  {row}" for row in rows)]
 
     def check(self) -> None:
