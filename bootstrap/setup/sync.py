@@ -519,7 +519,8 @@ def _alive(answer: SyncAnswer, where: str, name: str) -> BoxstrapError:
     return BusyError(
         f"{run} {does} and uses these files: they stay as they are.",
         where=where,
-        hint=f"Wait for its end, or: boxstrap stop --host {name} --run {run}",
+        hint=f"boxstrap run starts this beside it, in a tree of its own; or wait for its end, or: "
+        f"boxstrap stop --host {name} --run {run}",
     )
 
 

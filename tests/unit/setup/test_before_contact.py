@@ -158,6 +158,7 @@ def test_setup_with_a_wrong_profile_or_repository_exits_with_2_without_a_login(
     [
         ("fresh", "", UsageError, "boxstrap setup --host box"),
         ("alive", "homework/train-2", BusyError, "boxstrap stop --host box --run train-2"),
+        ("alive", "homework/train-2", BusyError, "boxstrap run starts this beside it"),
         ("alive", "homework/train-2", BusyError, "train-2 is running and uses these files"),
         ("queued", "homework/q-1", BusyError, "q-1 is queued and uses these files"),
         ("busy", "setup s1", BusyError, "a setup is at work on this box (setup s1)"),
