@@ -481,9 +481,9 @@ def _refusal(name: str, unsafe: Sequence[Loss], *, is_dry: bool) -> NotSafeError
     if is_dry and not {one.kind for one in unsafe}.isdisjoint(_BROUGHT):
         hints.insert(0, "To bring home what can be, and then look again: boxstrap down --host NAME")
     every = [*dict.fromkeys(hints), f"To let all of that go: boxstrap down --host {name} --discard"]
-    what = "this is on the box alone" if is_dry else "this would be lost with it"
+    what = "is on the box alone" if is_dry else "would be lost"
     return NotSafeError(
-        f"it was not destroyed; {what}:{listed}",
+        f"it was not destroyed; as far as is known here, this {what}:{listed}",
         where=name,
         hint="\n".join(every).replace("NAME", name),
     )

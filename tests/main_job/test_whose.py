@@ -90,7 +90,7 @@ def test_exec_is_refused_if_only_other_repositories_are_set_up_on_the_box(two: T
 
 def test_down_refuses_to_lose_work_of_another_repository_and_names_it(two: Two) -> None:
     refused = two.standing_in(two.theirs).run("down").must(9)
-    said, _, unsafe = refused.err.partition("this would be lost with it:")
+    said, _, unsafe = refused.err.partition("as far as is known here, this would be lost:")
     assert "mine (train-1 running)" in said
     assert "theirs" in said
     assert "mine/train-1" in unsafe

@@ -386,7 +386,7 @@ def test_down_with_dry_or_discard_ends_no_run_and_pulls_nothing(
 def test_down_dry_for_unpulled_results_of_several_runs_names_one_command_to_pull_all() -> None:
     lost = [loss_check.Loss("results", f"makemore/train-{n}", "never pulled") for n in (1, 2)]
     looked = teardown._refusal("gpu", lost, is_dry=True)
-    assert "this is on the box alone" in looked.what
+    assert "as far as is known here, this is on the box alone:" in looked.what
     assert looked.hint.splitlines() == [
         "To bring home what can be, and then look again: boxstrap down --host gpu",
         "In their repository: boxstrap pull --host gpu --all",
@@ -394,7 +394,7 @@ def test_down_dry_for_unpulled_results_of_several_runs_names_one_command_to_pull
         "To let all of that go: boxstrap down --host gpu --discard",
     ]
     refused = teardown._refusal("gpu", lost[:1], is_dry=False)
-    assert "this would be lost with it" in refused.what
+    assert "as far as is known here, this would be lost:" in refused.what
     assert "In its repository: boxstrap pull --host gpu --run train-1" in refused.hint
 
 
