@@ -142,7 +142,7 @@ class LinkLost(UnreachableError):  # noqa: N818 - a name of the contract
         super().__init__(
             why,
             where=label,
-            hint="What runs on the box continues. Run the same command again to follow it.",
+            hint="If the box is up, what runs there continues: follow it by the same command.",
         )
 
 

@@ -132,7 +132,7 @@ class PlainScreen(Screen):
             return
         self._told["link"] = self._now()
         gone = f"for {duration(seconds)}; " if seconds >= 1 else ""
-        self._line("link", "lost", f"{gone}reconnecting; the box continues")
+        self._line("link", "lost", f"{gone}reconnecting; if the box is up, it continues")
 
     def back(self) -> None:
         if self._lost_at is not None:

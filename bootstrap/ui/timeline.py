@@ -141,7 +141,7 @@ class TimelineScreen(Screen):
         if self._lost_at is not None:
             gone = duration(self._now() - self._lost_at)
             wordings = [
-                f"link lost for {gone}; reconnecting, the box continues",
+                f"link lost for {gone}; reconnecting; if the box is up, it continues",
                 f"link lost for {gone}, trying again",
                 f"link lost for {gone}",
             ]

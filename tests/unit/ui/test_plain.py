@@ -64,9 +64,9 @@ def test_a_lost_link_to_a_box_is_shown_at_once_and_then_every_five_seconds(clock
     screen.back()
     screen.back()
     assert written(stream) == (
-        "12:00:00  link       lost   for 8 s; reconnecting; the box continues\n"
-        "12:00:05  link       lost   for 13 s; reconnecting; the box continues\n"
-        "12:00:10  link       lost   for 18 s; reconnecting; the box continues\n"
+        "12:00:00  link       lost   for 8 s; reconnecting; if the box is up, it continues\n"
+        "12:00:05  link       lost   for 13 s; reconnecting; if the box is up, it continues\n"
+        "12:00:10  link       lost   for 18 s; reconnecting; if the box is up, it continues\n"
         "12:00:11  link       back   after 19 s\n"
     )
 
