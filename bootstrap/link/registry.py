@@ -231,9 +231,15 @@ def _called(box: record.KnownBox, name: str) -> record.KnownBox:
 
 
 def entry_owner(endpoint: Endpoint) -> record.KnownBox | None:
-    """Return the box whose ssh config entry, written by boxstrap, led to this endpoint."""
-    box = box_by_name(endpoint.host_key_alias or "")
-    return box if box and box.known_hosts in endpoint.user_known_hosts_files else None
+    """Return the box whose ssh config entry, written by boxstrap, led to this endpoint. `ssh -G`
+    prints its alias in small letters."""
+    for folder in (file.parent for file in endpoint.user_known_hosts_files):
+        if (
+            folder.name.lower() == endpoint.host_key_alias
+            and folder.parent == record.boxes_folder()
+        ):
+            return record.load_box(folder)
+    return None
 
 
 def check_name(name: str) -> None:

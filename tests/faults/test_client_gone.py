@@ -4,8 +4,6 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from tests.cli import LONG
 from tests.faults.plugin import Faults
 from tests.faults.program import with_numbers
@@ -13,8 +11,6 @@ from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 from tests.main_job.slow import seen
 from tests.waiting import wait_until
-
-pytestmark = pytest.mark.sampled(of="module")
 
 # The commit is never taken from the connection; the process that should take it outlives that.
 NEVER = """\

@@ -6,8 +6,6 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from tests.boxes import Rig
 from tests.cli import User, UserRepository
 from tests.faults.at_once import at_once
@@ -16,8 +14,6 @@ from tests.faults.program import with_numbers
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 from tests.main_job.used import start_used
-
-pytestmark = pytest.mark.sampled(of="module")
 
 SAYS = "the box's disk is full"
 MB = 1_000_000

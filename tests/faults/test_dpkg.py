@@ -3,15 +3,11 @@
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from tests.boxes import Rig
 from tests.cli import User
 from tests.faults.plugin import Faults
 from tests.faults.program import with_numbers
 from tests.main_job.rented import Rented
-
-pytestmark = pytest.mark.sampled(of="module")
 
 HOLDER = "unattended-upgr"
 

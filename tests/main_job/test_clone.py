@@ -20,7 +20,6 @@ def server(mirror_rig: Rig, tmp_path: Path) -> Iterator[GitServer]:
     started.close()
 
 
-@pytest.mark.sampled
 @pytest.mark.parametrize("bare_commits", [True, False], ids=["any commit", "tips alone"])
 def test_a_box_with_git_access_url_fetches_any_named_commit_from_the_git_server(
     rented: Rented, server: GitServer, tmp_path: Path, bare_commits: bool

@@ -22,8 +22,6 @@ from tests.unit.repo.standing import placed, standing
 from tests.used_here import seem_set_up
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.sampled(of="module")
-
 PROFILE = """\
 version: 1
 extends: local

@@ -16,8 +16,6 @@ from tests.main_job.used import start_used
 from tests.plain_environment import BIN
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.sampled(of="module")
-
 
 @pytest.fixture
 def rented(mirror_rig: Rig, shared_folder: Path) -> Iterator[Rented]:

@@ -7,14 +7,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.main_job.conftest import Card, Rent
 from tests.main_job.rented import Rented
 from tests.nvml import scenarios
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.sampled(of="module")
 PROFILE = "version: 1\ngpu: {smoke: none}\ntrain: {command: python train.py}\n"
 TRAIN = "import time\nprint('step 7 \\x1b[2J loss 0.5', flush=True)\ntime.sleep(600)\n"
 

@@ -15,8 +15,6 @@ from tests.receivers import web_receiver
 from tests.used_here import seem_set_up
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.sampled(of="module")
-
 LOCAL = (
     "version: 1\nextends: local\nbox: {workdir: ~/box}\nsecrets: [TOKEN]\n"
     "train: {command: python train.py}\n"

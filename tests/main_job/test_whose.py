@@ -64,7 +64,6 @@ def test_logs_without_a_run_name_shows_the_run_of_the_current_repository(two: Tw
     assert two.standing_in(two.mine).run("logs", "--all").must(0).out == "theirs begins\n"
 
 
-@pytest.mark.sampled
 @pytest.mark.parametrize("name", ["train-1", "mine/train-1", "theirs/train-1"])
 @pytest.mark.parametrize("sets", [(), ("--set", "env.ANOTHER=1")])
 def test_run_after_waits_for_the_run_of_the_current_repository_or_of_the_one_it_is_named_with(

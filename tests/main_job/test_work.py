@@ -14,8 +14,6 @@ from tests.unit.repo.standing import placed, standing
 from tests.unit.repo.states import FILES, STATES, put_into
 from tests.used_here import seem_set_up
 
-pytestmark = pytest.mark.sampled(of="module")
-
 PROFILE = OWN_MACHINE + "python: {requirements: []}\n"
 
 

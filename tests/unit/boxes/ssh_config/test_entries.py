@@ -319,8 +319,9 @@ def test_a_read_only_ssh_config_gives_one_warning_and_fails_no_setup(
 def test_a_login_as_root_at_box_name_does_not_replace_the_recorded_address_of_the_box(
     place: ConfigPlace, make_box: MakeBox
 ) -> None:
-    """`root@my-box` is resolved by our own entry, so the host by which the box was met is kept."""
-    box = make_box("my-box")
+    """`root@my-box` is resolved by our own entry, so the host by which the box was met is kept.
+    ssh tells the entry's alias in small letters."""
+    box = make_box("My-Box")
     led = Endpoint(
         "my-box",
         box.address,
@@ -330,7 +331,7 @@ def test_a_login_as_root_at_box_name_does_not_replace_the_recorded_address_of_th
         user_known_hosts_files=(box.known_hosts,),
     )
     met = registry.get_or_create(parse_host("root@my-box"), led)
-    assert (met.name, met.host_text) == ("my-box", box.host_text)
+    assert (met.name, met.host_text) == ("My-Box", box.host_text)
     other = registry.get_or_create(parse_host("root@my-box"), led, new_box=True)
     assert other.host_text == box.host_text
     alone = dataclasses.replace(led, user_known_hosts_files=(Path("/elsewhere"),))
