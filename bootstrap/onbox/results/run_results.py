@@ -277,7 +277,10 @@ class OwnResults:
         self.looking.choose, self.looking.skips = self._choose, run.lets_go
 
     def look(self, *, live: bool) -> OwnLook:
-        """Return what is there now; `live`: the run may still write."""
+        """Return what is there now; `live`: the run may still write. One that never began has none
+        of what is there."""
+        if not self.run.begun:
+            return OwnLook([], [], [])
         self._live = live
         self.run.let_go = read_let_go(f"{self.run.path}/{LET_GO}")
         look = self.looking.look(live=live)
@@ -360,7 +363,7 @@ def made_by(run: RunResults, files: Files, near: Neighbours, *, live: bool) -> F
         return made
     before = run.before()
     if before is None:
-        if near.later:
+        if near.later or not run.begun:
             return Files()
         return files.only(
             lambda path: not near.owner(run.place_of(path), files[path])

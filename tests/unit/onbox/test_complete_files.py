@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from bootstrap.onbox.processes import held_files
+from bootstrap.onbox.report.run_history import results_of
 from bootstrap.onbox.results.complete_files import (
     CompleteFiles,
     absent_parts,
@@ -412,7 +413,8 @@ def test_pull_does_not_wait_two_seconds_for_results_unchanged_since_their_run_en
     result.write_text("x")
     os.utime(result, ns=(0, 0))
     (tmp_path / "k/train-1").mkdir(parents=True)
-    (tmp_path / "k/train-1/exit").write_text("0\\n")
+    for name, text in {"pid": "1 1 x\n", "exit": "0\n"}.items():
+        (tmp_path / "k/train-1" / name).write_text(text)
     made = tmp_path / "k/train-1" / MADE
     assert write_files(str(made), run.find())
     document = json.loads(made.read_text())
@@ -491,6 +493,16 @@ class SharedTree:
 
     def files(self) -> dict[str, str]:
         return {path.name: path.read_text() for path in self.out.iterdir()}
+
+
+def test_a_run_that_never_began_has_no_results_of_what_lies_there(tmp_path: Path) -> None:
+    tree = SharedTree(tmp_path)
+    run = tree.run()
+    (tree.out / "a").write_text("by hand")
+    for note in ("pid", "results.before", MADE):
+        Path(run.path, note).unlink()
+    assert OwnResults(run, 0.0).look(live=False) == ([], [], [])
+    assert results_of(run) == []
 
 
 @pytest.mark.slow

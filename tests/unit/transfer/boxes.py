@@ -37,6 +37,7 @@ class ResultsHere:
     def __post_init__(self) -> None:
         run = self.workdir / f".boxstrap/runs/{KEY}/{RUN}"
         run.mkdir(parents=True)
+        (run / "pid").write_text("1 1 x\n")
         self.out.mkdir(parents=True)
         (run / "dir").write_text(f"{self.tree}\n")
         (run / "results").write_text("".join(f"{one}\n" for one in self.results))
