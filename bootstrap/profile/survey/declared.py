@@ -99,13 +99,15 @@ def own_project(root: Path) -> Project:
     if not dependencies:
         dependencies = (setup_py(root) or setup_cfg(root) or Declared("")).requirements
     is_poetrys = bool(poetry) and poetry.get("package-mode") is not False and has_system
+    groups, usual = _map(data.get("dependency-groups")), _map(tools.get("uv")).get("default-groups")
+    taken = usual if isinstance(usual, list) else [k for k in groups if not is_for_others(k)]
     return Project(
         name=str(table.get("name") or poetry.get("name") or "".join(_literals(given.get("name")))),
         has_dependencies=bool(table) or is_poetrys,
         python=str(table.get("requires-python") or (python if isinstance(python, str) else "")),
         dependencies=dependencies,
         extras=extras,
-        groups={k: _texts(v) for k, v in _map(data.get("dependency-groups")).items()},
+        groups={k: _texts(v) for k, v in groups.items() if k in taken},
         scripts=scripts if has_system or source else {},
         is_built=has_system or bool(source),
         needs_torch=bool(re.search(r"^(?:import|from) torch\b", source, re.MULTILINE)),

@@ -213,8 +213,7 @@ def _undecided(imports: list[Reasoned], unnamed: str) -> Iterator[str]:
 def _groups(project: declared.Project) -> tuple[Reasoned, ...]:
     """Return the dependency groups to install, if the project itself names no dependencies."""
     why = "pyproject.toml has the dependencies in this group"
-    found = [name for name in project.groups if not declared.is_for_others(name)]
-    return () if project.dependencies else tuple(Reasoned(name, why) for name in found)
+    return () if project.dependencies else tuple(Reasoned(name, why) for name in project.groups)
 
 
 def _by_conda(other: declared.Declared) -> Reasoned | None:
