@@ -228,6 +228,11 @@ class Run(Document):
         """Whether it ran with changes that are not in its commit."""
         return self.snapshot not in ("", self.commit)
 
+    @property
+    def short_commit(self) -> str:
+        """Its commit, with a plus if it ran with changes to that."""
+        return self.commit[:12] + "+" * self.with_changes
+
     def outcome(self) -> str:
         if self.state == "finished":
             return self._ending() + self._left_behind()

@@ -48,8 +48,8 @@ class ComparedRun(Document):
     """One of several runs, or what became of a sweep's cell: its last run, and its metrics."""
 
     KEYS = (
-        "cell=key or None, command, parameters, box or None, run=run.name, state, seconds, "
-        "dollars, metrics"
+        "cell=key or None, command, parameters, box or None, run=run.name, commit=run.commit, "
+        "with_changes=run.with_changes, state, seconds, dollars, metrics"
     )
 
     key: str  # of a cell its digest; "" of a run that was named
@@ -338,11 +338,12 @@ def _rows(report: Comparison) -> list[tuple[str, ...]]:
     metrics = report.metric_names
     given = ["run"] if report.noun == "run" else report.names or ["command"]
     extreme = [f"{report.extreme} {report.metric}"] if metrics else []
-    ends = ["state", "time", "cost", "box", "command" if report.noun == "run" else "run"]
+    ends = ["state", "time", "cost", "box"]
+    ends += ["commit", "command"] if report.noun == "run" else ["run"]
     rows = [(*given, *metrics, *extreme, *ends)]
     for one in [*ranked, *rest]:
         value = one.best(report.metric, least=report.least)
-        run = one.run.name if one.run else ""
+        run, commit = (one.run.name, one.run.short_commit) if one.run else ("", "")
         first = {"command": one.command, "run": one.title, **one.parameters}
         rows.append(
             (*(first.get(name, "") for name in given),
@@ -352,7 +353,7 @@ def _rows(report: Comparison) -> list[tuple[str, ...]]:
              duration(one.seconds) if one.seconds is not None else "",
              dollars(one.dollars) if one.dollars else "",
              one.box,
-             one.command if report.noun == "run" else run)
+             *([commit, one.command] if report.noun == "run" else [run]))
         )  # fmt: skip
     return rows
 
@@ -387,16 +388,16 @@ def as_csv(report: Comparison) -> str:
     names, metrics = report.names, report.metric_names
     rows = csv.writer(text)
     best = [f"{report.extreme} {report.metric}", f"{report.extreme} at"] if metrics else []
-    rows.writerow(
-        ["cell", "command", *names, *metrics, *best, "state", "seconds", "dollars", "box", "run"]
-    )
+    ends = ["state", "seconds", "dollars", "box", "run", "commit"]
+    rows.writerow(["cell", "command", *names, *metrics, *best, *ends])
     for one in report.results:
         value = one.best(report.metric, least=report.least)
         rows.writerow(
             [one.key, one.command, *(one.parameters.get(name, "") for name in names),
              *(one.metrics.get(name, "") for name in metrics),
              *(([value.value, value.at] if value else ["", ""]) if metrics else []),
-             one.state, one.seconds, one.dollars, one.box, one.run.name if one.run else ""]
+             one.state, one.seconds, one.dollars, one.box,
+             *([one.run.name, one.run.short_commit] if one.run else ["", ""])]
         )  # fmt: skip
     return text.getvalue()
 

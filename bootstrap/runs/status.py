@@ -156,9 +156,8 @@ def _about(row: RunStatus, now: int) -> tuple[str, ...]:
         log = ""
     elif run.made_nothing(results.files if results else 0):
         log = MADE_NOTHING
-    commit = run.commit[:12] + ("+" if run.with_changes else "")
     command = run.typed if len(run.typed) <= _WIDEST else f"{run.typed[: _WIDEST - 1]}…"
-    return (log, str(results or ""), commit, command)
+    return (log, str(results or ""), run.short_commit, command)
 
 
 def _when(run: Run, now: int) -> str:

@@ -16,6 +16,8 @@ from bootstrap.errors import UsageError
 from bootstrap.fleet.comparison import (
     ComparedRun,
     Comparison,
+    as_csv,
+    as_lines,
     compare_by,
     comparison_page,
     write_comparison,
@@ -29,6 +31,7 @@ from tests.unit.runs.test_verdict_page import EVIL, parsed
 
 RUN = Run("homework-1", "train-1", "finished", 0, 1000, "a" * 40, "w", "train", 0, 9, "python t.py")
 RUN = replace(RUN, begun=1000, over=1100)
+CHANGED = replace(RUN, snapshot="b" * 40)
 
 
 def curve(name: str, *values: float, axis: str = "step") -> MetricCurve:
@@ -59,7 +62,7 @@ def test_a_comparison_page_is_not_written_through_a_symlink_out_of_the_repo(tmp_
 def test_a_comparison_page_names_the_run_of_least_final_loss_and_the_least_loss_ever() -> None:
     report = comparison(
         compared("a", curve("loss", 3, 0.25, 2), curve("acc", 0.5)),
-        compared("b", curve("loss", 3, 2, 1), seconds=200, dollars=1.25),
+        compared("b", curve("loss", 3, 2, 1), seconds=200, dollars=1.25, run=CHANGED),
     )
     text = comparison_page(report, str)
     seen = re.sub(r"\s+", " ", parsed(text).text)
@@ -71,6 +74,14 @@ def test_a_comparison_page_names_the_run_of_least_final_loss_and_the_least_loss_
     assert re.findall(r"<figcaption>(.*?)</figcaption>", text) == ["loss by step"]
     assert text.count('class="line"') == 4
     assert '<td data-name="acc">0.5</td>' in text
+    assert text.count(f'<td data-name="commit">{"a" * 12}+</td>') == 1
+    assert [row["commit"] for row in csv.DictReader(as_csv(report).splitlines())] == [
+        "a" * 12, f"{'a' * 12}+",
+    ]  # fmt: skip
+    told = [json.loads(line) for line in as_lines(report).splitlines()]
+    assert [(one["commit"], one["with_changes"]) for one in told] == [
+        ("a" * 40, False), ("a" * 40, True),
+    ]  # fmt: skip
     # On a phone a row is a block, in which each value is named.
     rows = re.findall(r"<tr[^>]*>(.*?)</tr>", text, re.DOTALL)
     assert [row.count("<td") for row in rows] == [row.count("<td data-name=") for row in rows]
