@@ -386,7 +386,8 @@ def _requirement_files(page: _TrainingPage, script: str) -> tuple[tuple[str, ...
         if there and all(fits(REPO_PATH, each) for each in there):
             return tuple(there), f"{install.file} says so"
     is_named = any("requirements.txt" in each.requirement_files for each in named)
-    usual = top and (is_named or not own or not said.project.is_built)
+    asks = said.project.is_built and (said.project.dependencies or (own and own.extras))
+    usual = top and (is_named or not own or not asks)
     folder = posixpath.dirname(script)
     beside = f"{folder}/requirements.txt"
     if folder and files.has(root, beside) and fits(REPO_PATH, beside):
