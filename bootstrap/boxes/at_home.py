@@ -100,6 +100,11 @@ class RunAtHome:
         return self.run.repo_key
 
     @property
+    def came(self) -> str:
+        """As `results`; "" too if none was there yet when they were pulled."""
+        return self.results if self.results != "partly" or self.result_files else ""
+
+    @property
     def log_bytes(self) -> int:
         return sum(size for _, size in self.log)
 

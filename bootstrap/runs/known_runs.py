@@ -174,7 +174,7 @@ def _listed(kept: RunAtHome, is_gone: bool) -> ListedRun:
     away = "lost" if is_gone else "box"
     run, has_log = kept.run, kept.is_here() if kept.place else None
     has_all = not run.goes_on and run.log_bytes <= kept.log_end
-    results = kept.results or _THERE.get(kept.results_there, away)
+    results = kept.came or _THERE.get(kept.results_there, away)
     # What came to a full disk has no manifest.
     mark = {"home": MANIFEST, "partly": ""}.get(results)
     if mark is not None and not Path(kept.result_place, mark).exists():
@@ -218,7 +218,7 @@ def run_rows(
         name = (f"{names[kept.repository]}/" if every else "") + called(run.name)
         commit = run.commit[:12] + (f"+{run.snapshot[:7]}" if run.with_changes else "")
         gone = " (gone)" if one.is_gone else ""
-        texts = _RESULTS if kept.results or kept.results_there else {**_RESULTS, **_UNASKED}
+        texts = _RESULTS if kept.came or kept.results_there else {**_RESULTS, **_UNASKED}
         where = f"{texts[one.results]}, {_LOG[one.log]}"
         if one.is_gone and is_forgotten(kept.box, kept.created):  # it may be there still
             gone, where = " (forgotten)", where.replace("went with", "left on")

@@ -482,9 +482,10 @@ def _complete_error(error: BoxstrapError, call: Call) -> None:
     if "@" in error.where:
         from bootstrap.link.record import all_boxes
 
-        at = {f"{box.user}@{box.address}:{box.port}": box.name for box in all_boxes()}
-        place = re.split(r",|: ", error.where)[0]
-        if (name := at.get(place)) and call.given.get("host") in (None, (), name):
+        place, host = re.split(r",|: ", error.where)[0], call.given.get("host")
+        at = (box for box in all_boxes() if f"{box.user}@{box.address}:{box.port}" == place)
+        names = [box.name for box in at]  # the newest first
+        if name := host if host in names else names and not host and names[0]:
             error.where = error.where.replace(place, name, 1)
 
 

@@ -129,6 +129,17 @@ def test_a_log_that_was_pulled_before_its_run_ended_is_listed_as_partly_at_home(
         assert [known_runs._listed(one, False).log for one in known_on(box)] == [where]
 
 
+def test_of_a_pull_that_found_no_result_yet_runs_does_not_say_that_any_is_at_home() -> None:
+    box = save_box(KnownBox("gpu", "root@203.0.113.1:22", "203.0.113.1", seen=9_000.0))
+    there = box.name, box.created, box.host_text
+    for files, where in ((0, "results, if any, on the box"), (1, "results moved or removed here")):
+        RunAtHome(*there, RUN, results="partly", result_files=files, result_place="/-").save()
+        (row,) = known_runs.run_rows(
+            known_runs.list_runs(Path(), None, every=True), 0, None, every=True
+        )
+        assert where in row
+
+
 @pytest.mark.parametrize(
     ("forgets", "gone", "there"), [(False, "gone", "went with"), (True, "forgotten", "left on")]
 )

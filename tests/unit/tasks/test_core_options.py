@@ -214,9 +214,10 @@ def test_status_with_watch_repeats_until_it_is_interrupted(reader: User) -> None
 
 
 def test_an_error_names_a_box_by_its_name_or_by_its_address_if_that_was_typed() -> None:
-    address = "root@127.0.0.1:1"
-    record.save_box(KnownBox("nina1", address, "127.0.0.1", 1, user="root"))
-    for host, named in ((None, "nina1"), ("nina1", "nina1"), (address, address)):
+    address, own = "root@127.0.0.1:1", {"own_pin": True}
+    record.save_box(KnownBox("nina1", address, "127.0.0.1", 1, user="root", created=2.0))
+    record.save_box(KnownBox("old", address, "127.0.0.1", 1, user="root", created=1.0, **own))
+    for host, named in ((None, "nina1"), ("nina1", "nina1"), (address, address), ("old", "old")):
         for more in ("", ": data/", ", train-1"):
             error = UnreachableError("no answer.", where=address + more)
             _complete_error(error, Call({"host": host}))
