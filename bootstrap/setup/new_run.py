@@ -5,6 +5,7 @@ A run that ended early is resumed as a new run in the same tree.
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import time
 from collections.abc import Callable, Sequence
@@ -20,7 +21,6 @@ from bootstrap.link.cancel import CancelToken
 from bootstrap.link.exchange import answer_rows, answer_time, stream_script
 from bootstrap.link.query import ask
 from bootstrap.link.reconnecting import Backoff
-from bootstrap.link.target import BoxOptions
 from bootstrap.link.wire import LinkLost, NoAnswer
 from bootstrap.setup import sync as send
 from bootstrap.setup.request import RunOptions, SetupRequest
@@ -347,15 +347,15 @@ class ResumedRun(Document):
         follow.raise_if_failed(self.run, self.box, self.first_lines)
 
 
-def resume_run(
-    options: BoxOptions, screen: Screen, name: str, wait_s: int, *, overwrite: bool = False
-) -> ResumedRun:
+def resume_run(request: SetupRequest, screen: Screen, name: str) -> ResumedRun:
     """Resume the run of that name, once even if the link is lost. Raises UsageError if there is
     none, NotSafeError if it can't be resumed, StepFailedError if the box could not start it."""
-    with BoxLogin.open(options, screen) as box:
+    with BoxLogin.open(request, screen) as box:
         old = box.runs(name)[0]
-        run = _begun(box, old, wait_s, overwrite=overwrite)
+        run = _begun(box, old, request.wait_s, overwrite=request.overwrite)
         screen.begun_run = run.name
+        if old.repo_key == box.own:
+            _name_edits(request, screen, old)
         screen.say(follow.waits_for_output(run.name))
         output = box.ask(partial(follow.watch_beginning, run=run))
         return ResumedRun(
@@ -364,6 +364,18 @@ def resume_run(
             old.name,
             tuple(map(screen.redact, output.lines)),
         )
+
+
+def _name_edits(request: SetupRequest, screen: Screen, run: Run) -> None:
+    """Name the files here that differ from those of the run, as far as these are known here."""
+    from bootstrap.profile.consent import load_profile
+    from bootstrap.repo.git import GitError
+
+    with contextlib.suppress(BoxstrapError, GitError):  # it goes on all the same
+        profile = load_profile(request, kinds=()).profile  # uses nothing that needs consent
+        now = send.read_local_state(request, profile).snapshot
+        if edits := send.file_changes(now.folders, [run.snapshot or run.commit], now.id):
+            screen.warn(f"it has the files that {run.name} began with, not your edits: {edits}")
 
 
 def _ask(box: BoxLogin, query: str) -> dict[str, str]:

@@ -173,13 +173,7 @@ def _resume(call: Call, words: Sequence[str]) -> None:
         raise UsageError(f"--resume uses the settings of that run: {other} is only for a new run.")
     name = call.given["resume"]
     try:
-        resumed = resume_run(
-            replace(call.options(), renames=False),
-            call.screen,
-            name,
-            call.request().wait_s,
-            overwrite=call.given["overwrite_results"],
-        )
+        resumed = resume_run(replace(call.request(), renames=False), call.screen, name)
     except NoSuchRunError as unknown:
         _resume_of_another_box(call, name, unknown)
         return

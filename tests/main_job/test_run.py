@@ -388,7 +388,11 @@ def test_run_resume_continues_a_run_that_died_but_not_one_that_finished(here: Ru
     here.kill("dies-1")
     (died,) = (run for run in here.status() if run["name"] == "dies-1")
     assert (died["state"], died["can_resume"]) == ("died", True)
+    here.write(train="print('newer')\n")
     resumed = here.run("--resume", "dies-1")
+    assert resumed["warnings"] == [
+        "it has the files that dies-1 began with, not your edits: 1 updated (train.py)"
+    ]
     assert resumed["first_lines"] == [f"goes on in {begun['tree']}"]
     assert (resumed["run"]["name"], resumed["resumes"]) == ("dies-2", "dies-1")
     for file in ("gpus", "grace", "log_max"):
