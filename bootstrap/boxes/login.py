@@ -167,7 +167,7 @@ class BoxLogin:
             self.reporter.note("lease", self.state.lease.note())
         if said := self.known.end_words(time.time()):
             self.reporter.warn(f"{self.name}: {said}")
-        self._note_runs()
+        self.note_runs()
 
     def __enter__(self) -> BoxLogin:
         return self
@@ -288,9 +288,9 @@ class BoxLogin:
         """Ask for its runs again, and record them for `runs`; a failure records nothing."""
         with contextlib.suppress(BoxstrapError):
             self.refresh()
-            self._note_runs()
+            self.note_runs()
 
-    def _note_runs(self) -> None:
+    def note_runs(self) -> None:
         from bootstrap.boxes.at_home import note_seen
 
         note_seen(

@@ -37,19 +37,19 @@ _SHOWN = 40  # rows shown as text; --json has all
 
 
 class KnownResults(NamedTuple):
-    """Where a run's results are."""
+    """Where a run's results are, and what of them came here: null if none was pulled to here."""
 
     where: str
-    files: int
-    bytes: int
+    files: int | None
+    bytes: int | None
     place: str | None
 
 
 class KnownLog(NamedTuple):
-    """Where a run's log is."""
+    """Where a run's log is, and how much of it came here: null if none did."""
 
     where: str
-    bytes: int
+    bytes: int | None
     dropped: int
     place: str | None
 
@@ -83,13 +83,14 @@ class ListedRun(Document):
     @property
     def known_results(self) -> KnownResults:
         kept = self.kept
-        place = kept.result_place or None
-        return KnownResults(self.results, kept.result_files, kept.result_bytes, place)
+        files, count = (kept.result_files, kept.result_bytes) if kept.came else (None, None)
+        return KnownResults(self.results, files, count, kept.result_place or None)
 
     @property
     def known_log(self) -> KnownLog:
         kept = self.kept
-        return KnownLog(self.log, kept.log_bytes, kept.dropped, kept.place or None)
+        came = kept.log_bytes if kept.place else None
+        return KnownLog(self.log, came, kept.dropped, kept.place or None)
 
 
 def list_runs(place: Path, host: str | None, *, every: bool) -> list[ListedRun]:

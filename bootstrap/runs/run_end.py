@@ -116,8 +116,6 @@ def wait_for(  # noqa: PLR0913 - as it was typed
         for before, after in zip(awaited, over, strict=True):
             if before.goes_on and not after.goes_on:
                 notify(notifiers, after, box.name, "end", f"it {_ending(after)}", screen.warn)
-        if names:
-            box.note_runs_now()
     if names:
         ring()
     _raise_if_not_done(over, box.name)
@@ -279,6 +277,8 @@ def _as_they_ended(box: BoxLogin, runs: Sequence[Run]) -> _Ended:
     elif runs:
         with contextlib.suppress(BoxstrapError):
             box.refresh_details()
+    if box.details is not NO_DETAILS:
+        box.note_runs()
     runs = [box.as_it_is(run) for run in runs]
     redact = box.redactor.text
     failures = find_failures(runs, box.details.log_ends, redact)

@@ -47,7 +47,7 @@ class UvProgress:
                 self._build_began = time.monotonic()
         elif " Built " in line:
             self._build_began = None
-        elif re.search("Installed |Checked ", line):
+        elif re.search("[Ii]nstalled |Checked ", line):  # "Uninstalled", if that is all
             yield f"progress done={self.packages} total={self.packages} unit=packages"
 
     def look(self) -> Iterator[str]:

@@ -426,7 +426,7 @@ def test_setup_warns_once_that_a_package_is_compiling_if_its_build_takes_long(
     assert events[-1] == "progress done=0 total=0 unit=packages"
 
 
-def test_the_total_of_an_installs_progress_is_the_sum_of_the_sizes_uv_prints() -> None:
+def test_an_installs_progress_counts_the_sizes_that_uv_prints_then_all_packages() -> None:
     progress = UvProgress()
     assert [*progress.take("Resolved 3 packages in 1ms")] == [
         "progress done=0 total=3 unit=packages"
@@ -436,6 +436,9 @@ def test_the_total_of_an_installs_progress_is_the_sum_of_the_sizes_uv_prints() -
     (event,) = progress.look()
     total = int(803.2 * 2**20) + int(1.5 * 2**30) + 512
     assert event.endswith(f" total={total} unit=bytes")
+    assert [*progress.take("Uninstalled 1 package in 1ms")] == [
+        "progress done=3 total=3 unit=packages"
+    ]
 
 
 def test_install_progress_does_not_shrink_when_a_network_interface_disappears(

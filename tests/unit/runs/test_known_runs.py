@@ -138,6 +138,9 @@ def test_of_a_pull_that_found_no_result_yet_runs_does_not_say_that_any_is_at_hom
             known_runs.list_runs(Path(), None, every=True), 0, None, every=True
         )
         assert where in row
+        (listed,) = known_runs.list_runs(Path(), None, every=True)
+        assert listed.known_results.files == (files or None)
+        assert listed.known_log.bytes is None
 
 
 @pytest.mark.parametrize(
