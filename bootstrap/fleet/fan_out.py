@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from bootstrap.errors import BoxesFailedError, BoxstrapError, exit_code
+from bootstrap.errors import BoxesFailedError, BoxstrapError, TrainingFailedError, exit_code
 from bootstrap.link.target import AT_ONCE, shortened
 from bootstrap.sizes import first_of
 
@@ -88,7 +88,9 @@ def raise_for_failures(outcomes: Sequence[Outcome[_T]]) -> None:
         return
     codes = {exit_code(each.error) for each in failed if each.error}
     names = first_of([shortened(each.host) for each in failed], _MOST_NAMED)
+    of_runs = all(isinstance(each.error, TrainingFailedError) for each in failed)
+    what = "had a failed run" if of_runs else "failed"
     raise BoxesFailedError(
-        f"{len(failed)} of {len(outcomes)} boxes failed: {', '.join(names)}.",
+        f"{len(failed)} of {len(outcomes)} boxes {what}: {', '.join(names)}.",
         code=codes.pop() if len(codes) == 1 else BoxesFailedError.MIXED,
     )

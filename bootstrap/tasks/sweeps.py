@@ -184,7 +184,7 @@ def _summary(sweep: Sweep, dealt: Dealt, view: SweepView, queued: int) -> list[s
     counts = {
         "finished": len(dealt.done),
         "running or queued before": len(dealt.live),
-        "queued now" + f" ({dealt.failed} had failed)" * bool(dealt.failed): queued,
+        "queued now" + f" ({dealt.failed} had not finished)" * bool(dealt.failed): queued,
         "could not be queued": len(dealt.given) - queued,
     }
     said = [f"{count} {what}" for what, count in counts.items() if count]

@@ -7,6 +7,7 @@ import pytest
 from bootstrap.errors import (
     BoxesFailedError,
     BoxstrapError,
+    TrainingFailedError,
     UnreachableError,
     UsageError,
     exit_code,
@@ -61,20 +62,21 @@ def test_an_internal_error_for_one_box_is_raised_after_all_other_boxes_ended() -
 
 
 @pytest.mark.parametrize(
-    ("errors", "code"),
+    ("errors", "code", "said"),
     [
-        ([None, UnreachableError("x")], 3),
-        ([UnreachableError("x"), UnreachableError("y")], 3),
-        ([UnreachableError("x"), UsageError("y"), None], 7),
+        ([None, UnreachableError("x")], 3, "1 of 2 boxes failed: b"),
+        ([UnreachableError("x"), UnreachableError("y")], 3, "2 of 2 boxes failed: a, b"),
+        ([UnreachableError("x"), UsageError("y"), None], 7, "2 of 3 boxes failed: a, b"),
+        ([TrainingFailedError("x")], 10, "1 of 1 boxes had a failed run: a"),
     ],
 )
 def test_a_command_for_several_boxes_exits_with_7_unless_all_failures_have_one_exit_code(
-    errors: list[BoxstrapError | None], code: int
+    errors: list[BoxstrapError | None], code: int, said: str
 ) -> None:
     outcomes = [
         Outcome[None](host, error=error) for host, error in zip("abc", errors, strict=False)
     ]
-    with pytest.raises(BoxesFailedError) as failed:
+    with pytest.raises(BoxesFailedError, match=said) as failed:
         raise_for_failures(outcomes)
     assert exit_code(failed.value) == code
 
