@@ -52,6 +52,7 @@ class UploadTraining:
             "dir": f"{self.tree}\n",
             "results": "out/\n",
             "commit": "c1\n",
+            "pid": "1 1 x\n",
         }
         notes["started"] = "1735787045\n"
         for name, text in notes.items():
