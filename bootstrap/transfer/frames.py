@@ -275,17 +275,17 @@ class BoxResults:
         *,
         stood_s: float = STOOD_S,
         without: Sequence[str] | None = None,
-        also: Sequence[str] = (),
+        also: Sequence[str] | None = None,
     ) -> None:
         """`run`: REPO/NAME; `tree` and `paths` are used if the box noted none with the run.
 
         `without`: the box notes that the user lets go of these; None: of what they did before.
-        `also`: that these are results of the run too.
+        `also`: that these are results of the run too, and `paths` if it noted none; None: nothing.
         """
         self._transfer, self._label = transfer, label
         self._asked: dict[str, object] = {"op": "results", "run": run, "tree": tree}
         self._asked["paths"] = [*paths]
-        if also:
+        if also is not None:
             self._asked["also"] = [*also]
         if without is not None:
             self._asked["without"] = [*without]

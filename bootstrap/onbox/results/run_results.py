@@ -172,12 +172,17 @@ class RunResults:
         self.let_go = read_let_go(file)
 
     def with_results(self, paths: list[str]) -> RunResults:
-        """Note that these are results of it too; return it with them. Raises OSError."""
+        """Note that these are results of it too, and what it was given if it noted none; return it
+        with them. Raises OSError."""
         file = f"{self.path}/results"
         names = [name for name in map(os.path.normpath, paths) if _is_inside(name)]
         new = [name for name in names if not any(is_meant(one, name) for one in self.results)]
-        write_whole(file, "".join(f"{one}\n" for one in (*self.results, *new)))
-        return RunResults(self.path, self.tree)
+        if lines_of(file) == (lines := [*self.results, *new]):
+            return self
+        write_whole(file, "".join(f"{one}\n" for one in lines))
+        noted = RunResults(self.path, self.tree)
+        settle(noted, at_last=True)
+        return noted
 
     def given_up(self) -> str:
         """Return the run that may overwrite its results; "" if none may."""

@@ -204,6 +204,25 @@ def test_down_refuses_to_lose_training_output_in_ignored_files(user: User, resul
     assert "--also ../x has an empty part" in user.run("pull", *LOCAL, "--also", "../x").must(2).err
 
 
+def test_results_that_the_profile_names_since_the_run_are_at_home_for_down_once_they_were_pulled(
+    user: User,
+) -> None:
+    train = "import os\nos.mkdir('out')\nopen('out/a.pt', 'w').write('trained')\n"
+    profile = PROFILE.replace(", results: [out/]", "")
+    repository = user.repository(boxstrap__yaml=profile, train__py=train, __gitignore="out/\n")
+    user.run("setup", *LOCAL).must(0)
+    user.run("wait", *LOCAL).must(0)
+    (repository.root / "boxstrap.yaml").write_text(PROFILE)
+    pulled = user.run("pull", *LOCAL).must(0)
+    assert "would go with the box" not in pulled.err
+    assert user.run("status", *LOCAL, "--json").must(0).json()["at_risk"] == []
+    assert "nothing on it would be lost" in user.run("down", *LOCAL).must(0).out
+    (user.home / "work" / repository.root.name / "out/a.pt").write_text("edited")
+    assert "nothing on it would be lost" in user.run("down", *LOCAL).must(0).out
+    home = repository.root / "boxstrap-results/local/train-1"
+    assert (home / "out/a.pt").read_text() == "edited"
+
+
 def test_down_refuses_to_lose_git_ignored_files_written_by_hand_without_a_run(user: User) -> None:
     """In an editor on the box, say: nothing was ever run, so no results are known."""
     repository = user.repository(
