@@ -479,10 +479,10 @@ class _Pull:
             return None
         safe, home = manifest.safe_note(), manifest.home_note()
         write_receipt(file, manifest, place, lambda: self._sync(manifest))
-        if is_part:
-            return None
-        report_safe_results(box, run, safe, home)
-        return file
+        # What no pull brings is not there, or was changed: what is left of them is here.
+        if not is_part or (not manifest.live and len(manifest.never) == len(manifest.missing)):
+            report_safe_results(box, run, "" if is_part else safe, home)
+        return None if is_part else file
 
     def _sync(self, manifest: Manifest) -> None:
         """Let what comes beside the results come, and wait until they are on the disk."""

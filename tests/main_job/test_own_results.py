@@ -213,6 +213,17 @@ def test_clean_leaves_results_on_the_box_that_are_not_at_home_any_more_as_they_w
     assert "results of train-1, which are at home: removed" in trainer.run("clean", "--yes").out
 
 
+def test_a_run_keeps_no_copy_of_earlier_results_if_all_that_is_left_of_them_is_at_home(
+    trainer: Trainer,
+) -> None:
+    """It was refused on a full disk, as a file was removed there by hand to make room."""
+    (trainer.tree / "out/first").unlink()
+    trainer.run("pull").must(9)
+    trainer.train("second")
+    assert not (trainer.folder("train-1") / "results.kept").exists()
+    assert trainer.home("train-1").keys() == {"ckpt", "renamed", "log"}
+
+
 def test_down_says_how_to_exclude_results_that_can_not_be_pulled(trainer: Trainer) -> None:
     (trainer.tree / "out/first").unlink()
     (trainer.tree / "out/ckpt").write_text("by hand")

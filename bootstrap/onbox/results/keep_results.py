@@ -148,7 +148,7 @@ def earlier(run: RunResults, *, live: bool = False) -> list[Keeping]:
             found.append(
                 Keeping(other, made_by(other, other.find(), Neighbours(other), live=True), [])
             )
-    return [one for one in found if one.files]
+    return [one for one in found if one.files and not one.run.is_home(one.files)]
 
 
 def begin(run: RunResults, word: str, seconds: float) -> int:

@@ -142,12 +142,14 @@ class RunResults:
             self._read[name] = state, read_record(f"{self.path}/{name}")
         return self._read[name][1]
 
-    def is_home(self) -> bool:
-        """Return whether a verified pull brought all that it made."""
+    def is_home(self, rest: Files | None = None) -> bool:
+        """Return whether a verified pull brought all that it made; or `rest`, which is left of
+        it."""
         made = self.made()
-        return made is not None and lines_of(f"{self.path}/{HOME}") == [
-            digest_of(self.wanted(made))
-        ]
+        if made is None:
+            return False
+        files = self.wanted(made) if rest is None else rest
+        return lines_of(f"{self.path}/{HOME}") == [digest_of(files)]
 
     def wanted(self, files: Files) -> Files:
         """Return those of its results that the user does not let go of."""
