@@ -6,6 +6,7 @@ Runs the box's own placing with this machine's git and disk, without a box: a se
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -220,6 +221,13 @@ def switched_once(begun: SwitchedBox, folder: Path) -> tuple[SwitchedBox, float]
     return usual, time.monotonic() - began
 
 
+def kill(going: subprocess.Popen[str]) -> None:
+    """Kill an update, which may be over by then."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(going.pid, signal.SIGKILL)
+    going.communicate()
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "number" in metafunc.fixturenames:
         metafunc.parametrize("number", range(metafunc.config.getoption("tries")))
@@ -234,8 +242,7 @@ def test_the_next_update_of_a_tree_finishes_an_update_that_was_killed(
         for _ in range(seeded.randint(1, 3)):
             going = box.begin(1)
             box.await_moment(seeded, seconds, going)
-            os.killpg(going.pid, signal.SIGKILL)
-            going.communicate()
+            kill(going)
         converges(box, usual, seeded)
         # The next switch works too.
         box.place(0)
@@ -261,8 +268,7 @@ def test_the_next_update_of_a_tree_finishes_an_update_cut_by_power_loss(
     with faults.attempt("power cut in a switch of snapshots"):
         going = box.begin(1)
         box.await_moment(seeded, seconds, going)
-        os.killpg(going.pid, signal.SIGKILL)
-        going.communicate()
+        kill(going)
         box.lose_power(begun, seeded)
         converges(box, usual, seeded)
 

@@ -135,6 +135,8 @@ def test_pull_to_a_folder_brings_the_paths_in_the_profile_of_a_run_without_a_lis
     found = puller.user.run("pull", *TO_LOCAL, "--to", str(to), "--json").must(0).json()
     assert len(found["landed"]) == 6
     assert same(to / "model.pt", puller.tree / "model.pt")
+    assert noted.read_text() == "out/\nmodel.pt\n"  # by that pull
+    noted.unlink()
     profile = puller.repository.root / "boxstrap.yaml"
     text = profile.read_text()
     profile.write_text(text.replace(", results: [out/, model.pt]", ""))
