@@ -71,12 +71,11 @@ def first(run: RunFolder, asked: dict[str, str]) -> Iterator[str]:
 
 
 def safe(run: RunFolder, asked: dict[str, str]) -> Iterator[str]:
-    """Note which of its results are safe at home, for the lease, if all are, and of what it made,
-    as its record has it: a later run need not preserve that."""
+    """Note which of its results are safe at home, for the lease; an empty note takes that back. And
+    of what it made, as its record has it: a later run need not preserve that."""
     if os.path.isdir(run.path):
         write_whole(f"{run.path}/results.home", f"{asked['made']}\n")
-        if asked["note"]:
-            write_whole(f"{run.path}/safe", f"{asked['note']}\n")
+        write_whole(f"{run.path}/safe", f"{asked['note']}\n")
         yield "noted\tyes"
 
 

@@ -209,6 +209,7 @@ def test_clean_leaves_results_on_the_box_that_are_not_at_home_any_more_as_they_w
         assert "results of train-1 stay: what was pulled of them was moved or changed" in done.err
         assert "results of train-1, which are at home" not in done.out
         assert (trainer.tree / "out/ckpt").read_text() == "first"
+    assert (trainer.folder("train-1") / "safe").read_text() == "\n"  # nor does the lease
     trainer.run("pull", "--run", "train-1").must(0)
     assert "results of train-1, which are at home: removed" in trainer.run("clean", "--yes").out
 
