@@ -179,12 +179,25 @@ class RunResults:
         file = f"{self.path}/results"
         names = [name for name in map(os.path.normpath, paths) if _is_inside(name)]
         new = [name for name in names if not any(is_meant(one, name) for one in self.results)]
-        if lines_of(file) == (lines := [*self.results, *new]):
+        noted_before, lines = lines_of(file), [*self.results, *new]
+        if noted_before == lines:
             return self
         write_whole(file, "".join(f"{one}\n" for one in lines))
         noted = RunResults(self.path, self.tree)
+        is_of_nothing = not (noted_before or self.before() or self.made())
+        if is_of_nothing and not Neighbours(noted).later:
+            noted._record_by_time()
         settle(noted, at_last=True)
         return noted
+
+    def _record_by_time(self) -> None:
+        """Record as there before it what is older than it: nobody looked when it began."""
+        began, there = self.begun, self.find()
+        older = there.only(lambda path: max(there[path].modified, there[path].changed) < began)
+        for name in (BEFORE, MADE):
+            with suppress(OSError):
+                os.unlink(f"{self.path}/{name}")
+        write_files(f"{self.path}/{BEFORE}", older)
 
     def given_up(self) -> str:
         """Return the run that may overwrite its results; "" if none may."""

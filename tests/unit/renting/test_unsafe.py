@@ -204,7 +204,7 @@ def test_down_refuses_to_lose_training_output_in_ignored_files(user: User, resul
     assert "--also ../x has an empty part" in user.run("pull", *LOCAL, "--also", "../x").must(2).err
 
 
-def test_results_that_the_profile_names_since_the_run_are_at_home_for_down_once_they_were_pulled(
+def test_results_that_the_profile_names_since_the_run_are_at_home_once_they_were_pulled(
     user: User,
 ) -> None:
     train = "import os\nos.mkdir('out')\nopen('out/a.pt', 'w').write('trained')\n"
@@ -212,15 +212,24 @@ def test_results_that_the_profile_names_since_the_run_are_at_home_for_down_once_
     repository = user.repository(boxstrap__yaml=profile, train__py=train, __gitignore="out/\n")
     user.run("setup", *LOCAL).must(0)
     user.run("wait", *LOCAL).must(0)
+    user.run("run", *LOCAL, "--beside").must(0)
+    user.run("wait", *LOCAL).must(0)
     (repository.root / "boxstrap.yaml").write_text(PROFILE)
-    pulled = user.run("pull", *LOCAL).must(0)
+    pulled = user.run("pull", "--all", *LOCAL).must(0)
     assert "would go with the box" not in pulled.err
-    assert user.run("status", *LOCAL, "--json").must(0).json()["at_risk"] == []
+    status = user.run("status", *LOCAL, "--json").must(0).json()
+    assert status["at_risk"] == []
+    results = [run["results"] for run in status["runs"]]
+    assert [(one["where"], one["files"]) for one in results] == [("home", 1)] * 2
+    assert (
+        f"{repository.root.name}@2: would be removed"
+        in user.run("clean", *LOCAL, "--dry").must(0).out
+    )
     assert "nothing on it would be lost" in user.run("down", *LOCAL).must(0).out
     (user.home / "work" / repository.root.name / "out/a.pt").write_text("edited")
-    assert "nothing on it would be lost" in user.run("down", *LOCAL).must(0).out
+    assert "train-1: out/a.pt: was changed after its run" in user.run("down", *LOCAL).must(9).err
     home = repository.root / "boxstrap-results/local/train-1"
-    assert (home / "out/a.pt").read_text() == "edited"
+    assert (home / "out/a.pt").read_text() == "trained"
 
 
 def test_down_refuses_to_lose_git_ignored_files_written_by_hand_without_a_run(user: User) -> None:
