@@ -431,8 +431,7 @@ class _Taker:
         added = {b"%s %s" % (each.blob, each.path): each for each in changes if each.status == b"A"}
         checked = {*(store.read("checked") or b"").split(b"\0")}
         fresh = [each.path for line, each in added.items() if line not in checked]
-        self._refuse_large(path for path in fresh if path not in found.new)
-        self._refuse_credentials(fresh)
+        self._refuse(fresh, self._large(path for path in fresh if path not in found.new))
         alone = pointers(here, found.paths.split(b"\0") if found.paths else [])
         state.pointers = _named(
             dict.fromkeys(alone, "a pointer of LFS without its content (git lfs pull)")
@@ -467,30 +466,41 @@ class _Taker:
         except OSError:
             return 0
 
-    def _refuse_large(self, paths: Iterable[bytes]) -> None:
+    def _large(self, paths: Iterable[bytes]) -> dict[bytes, str]:
         large = {path: size for path in paths if (size := self._size(path)) > self._max_bytes}
         for path in with_lfs(self.here, [*large]) if large else ():
             del large[path]
-        if large:
-            lines = {path: f"{size / _MIB:,.0f} MiB" for path, size in large.items()}
-            raise UsageError(
-                f"new files are larger than {self._max_bytes / _MIB:g} MiB (git.max_file_mib):\n"
-                f"{_listed(lines)}",
-                where=shown(str(self.here.root)),
-                hint="Let git ignore them (.gitignore, or .git/info/exclude), and after the setup "
-                "send them once: boxstrap push PATH; or raise git.max_file_mib.",
-            )
+        return {path: f"{size / _MIB:,.0f} MiB" for path, size in large.items()}
 
-    def _refuse_credentials(self, paths: Iterable[bytes]) -> None:
+    def _refuse_large(self, paths: Iterable[bytes]) -> None:
+        paths = [*paths]
+        if large := self._large(paths):
+            self._refuse(paths, large)
+
+    def _refuse(self, paths: Iterable[bytes], large: Mapping[bytes, str]) -> None:
+        """Raise UsageError for `large` and what of `paths` looks like a credential, both at once:
+        who mended the one would meet the other only then."""
+        what, hints = [], []
+        if large:
+            what.append(
+                f"new files are larger than {self._max_bytes / _MIB:g} MiB (git.max_file_mib):\n"
+                f"{_listed(large)}"
+            )
+            hints.append(
+                "Let git ignore them (.gitignore, or .git/info/exclude), and after the setup "
+                "send them once: boxstrap push PATH; or raise git.max_file_mib."
+            )
         if found := find_credentials(self.here.root, paths):
-            raise UsageError(
-                f"new files look like credentials, and would travel:\n{_listed(found)}",
-                where=shown(str(self.here.root)),
-                hint="Keep them here: name them in .gitignore, or in .git/info/exclude. Values "
+            what.append(f"new files look like credentials, and would travel:\n{_listed(found)}")
+            hints.append(
+                "Keep them here: name them in .gitignore, or in .git/info/exclude. Values "
                 "that the training needs are `secrets:` of the profile.\n"
                 "If a file is not a credential, commit it; or send no new files: --set "
-                "git.include=tracked",
+                "git.include=tracked"
             )
+        if what:
+            where = shown(str(self.here.root))
+            raise UsageError("\n".join(what), where=where, hint="\n".join(hints))
 
 
 def _named(left: Mapping[bytes, str]) -> list[tuple[str, str]]:

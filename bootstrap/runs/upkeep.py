@@ -158,6 +158,8 @@ class SecretRow(Document):
             held = "the box holds another value"
         whose = f"held by {', '.join(self.boxes)}" if self.boxes else "held by no box"
         named = "" if self.named else "not in the profile here"
+        if not self.named and self.held is not False:
+            named += ": kept to redact logs, until secrets --wipe"
         return (self.name, origin, held or whose, named)
 
 

@@ -224,7 +224,11 @@ def secrets(call: Call) -> None:
             "started with until they end"
         )
     if wiped.names:
-        text += "\nThe next setup of a profile that names them sends them again."
+        text += (
+            "\nNot wiped: logs, and other files that programs wrote there. A value that was "
+            "printed is still in them, and the box redacts it no more."
+            "\nThe next setup of a profile that names them sends them again."
+        )
     call.screen.result(
         {"box": wiped.box, "wiped": list(wiped.names), "running": list(wiped.runs)}, text
     )

@@ -76,8 +76,10 @@ def test_logs_hides_a_secret_of_several_lines_that_this_machine_or_only_the_box_
     assert not [leak for leak in LEAKS if leak in at_home.read_text()]
     assert user.run("secrets").must(0).out.count("held by local") == 2
     assert user.run("secrets", "--host", "local").must(0).out.count("the box holds it") == 2
+    assert user.run("secrets").must(0).out.count("kept to redact logs, until secrets --wipe") == 2
     wiped = user.run("secrets", "--host", "local", "--wipe").must(0)
     assert "wiped HF_TOKEN, DEPLOY_KEY" in wiped.out
+    assert "Not wiped: logs" in wiped.out
     assert not list(user.home.glob("box/.boxstrap/secrets.earlier"))
     shown = user.run("logs", "--host", "local", DEPLOY_KEY=PEM).must(0)
     assert shown.err.count("HF_TOKEN") == 1

@@ -226,6 +226,10 @@ def test_setup_exits_with_2_naming_a_new_file_above_git_max_file_mib(user: User)
     with pytest.raises(UsageError, match=r"larger than 2 MiB \(git.max_file_mib\)") as caught:
         payload(repository.root, "git.max_file_mib=2")
     assert "  data.bin  (3 MiB)" in caught.value.what
+    # What looks like a credential beside it is told with it, not only once it is mended.
+    repository.write({".env": "API_KEY=1"})
+    with pytest.raises(UsageError, match=r"data\.bin(.|\n)*\.env"):
+        payload(repository.root, "git.max_file_mib=2")
 
 
 def test_setup_with_git_ref_sends_the_commit_of_that_ref_not_the_current_one(user: User) -> None:
