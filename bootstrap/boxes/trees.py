@@ -90,14 +90,15 @@ class TreeUse(Document):
 class DisposableThing:
     """Something that a box can do without, see `onbox/results/disposable.py`."""
 
-    kind: str  # results (of a run, at home), cache (downloads)
+    kind: str  # results (of a run), cache (downloads)
     name: str  # the run, as KEY/NAME, or the folder of the downloads
-    state: str  # removed, safe (to remove), used, kept (of a run that did not end with 0)
+    state: str  # removed, safe (to remove), used, kept (of a run that did not end with 0), unpulled
     bytes: int
 
     def line(self) -> str:
         run = self.name.rpartition("/")[2]
-        what = f"results of {run}, which are at home"
+        where = "not at home" if self.state == "unpulled" else "at home"
+        what = f"results of {run}, which are {where}"
         if self.kind == "cache":
             what = f"downloads in .boxstrap/cache/{self.name}"
         return f"{what}: {_BECAME[self.state]} ({size(self.bytes)})"
@@ -107,6 +108,7 @@ _BECAME = {
     "removed": "removed",
     "safe": "would be removed",
     "used": "stay, for other runs",
+    "unpulled": "stay until a pull has brought them (boxstrap pull --all)",
     "kept": "stay, since it did not end with 0, and a resume may need them; "
     "what you don't need goes with boxstrap exec rm",
 }

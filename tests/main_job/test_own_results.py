@@ -4,6 +4,7 @@ The box is this machine. Each test has a user and a box of its own.
 """
 
 import json
+import re
 import shlex
 import time
 from pathlib import Path
@@ -125,6 +126,8 @@ def test_pull_brings_each_of_several_runs_in_one_tree_its_own_results(trainer: T
     assert trainer.manifest("train-1")["complete"] is True
     trainer.run("pull", "train-1", "train-2").must(0)
     assert [trainer.home(f"train-{number}") for number in (2, 4)] == [SECOND, {}]
+    unpulled = r"results of train-4, which are not at home: stay until a pull .* \(\d+"
+    assert re.search(unpulled, trainer.run("clean", "--dry").must(0).out)
     rest = "not pulled yet: train-3; all of them: boxstrap pull --all --host local"
     assert rest in trainer.run("pull").must(0).err
     trainer.run("pull", "--all").must(0)

@@ -20,7 +20,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     Row = tuple[str, str, int, str, Mapping[str, int]]
     """Results (of a run, KEY/NAME) or cache, its name, bytes, what became of it: removed, safe (it
-    could be), used, or kept (its run may be resumed); of results the files: place and bytes."""
+    could be), used, kept (its run may be resumed), or unpulled; of results the files:
+    place and bytes."""
 CACHES = ("huggingface/hub", "huggingface/xet", "torch/hub", "pip", "uv")
 """Below `cache/`. What else is there, such as prepared datasets, was computed."""
 
@@ -80,17 +81,19 @@ def remove_files(run: RunResults, places: dict[str, int]) -> None:
 
 def clean_results(key: str, uses: Uses, *, look: bool) -> Iterator[Row]:
     for run in uses.runs:
-        if key not in ("", run.key) or goes_on(run) or not run.is_home():
+        if key not in ("", run.key) or goes_on(run):
             continue
-        files = files_of(run)
-        if not files:
+        files, is_home = files_of(run), run.is_home()
+        size = sum(files.values()) + (0 if is_home else run.kept_bytes())
+        if not size:
             continue
         became = "used" if uses.has(run) else "safe"
         became = became if is_finished(run) else "kept"
+        became = became if is_home else "unpulled"
         if became == "safe" and not look:
             remove_files(run, files)
             became = "removed"
-        yield "results", f"{run.key}/{run.name}", sum(files.values()), became, files
+        yield "results", f"{run.key}/{run.name}", size, became, files
 
 
 def size_of(folder: str) -> int:

@@ -248,9 +248,8 @@ def clean_copies(home: str, *, look: bool) -> int:
     total = 0
     for run in runs_of(home):
         folder = f"{run.path}/{KEPT}"
-        made = run.made()
-        if made is not None and os.path.isdir(folder) and (run.is_home() or run.given_up()):
-            total += sum(state.size for path, state in made.items() if run.has_kept(path, state))
+        if run.made() is not None and os.path.isdir(folder) and (run.is_home() or run.given_up()):
+            total += run.kept_bytes()
             if not look:
                 rmtree(folder)
     return total

@@ -203,6 +203,11 @@ class RunResults:
         """Return the run that may overwrite its results; "" if none may."""
         return "".join(lines_of(f"{self.path}/{GIVEN_UP}")[:1])
 
+    def kept_bytes(self) -> int:
+        """Return the bytes of its copies."""
+        made = self.made() or Files()
+        return sum(state.size for path, state in made.items() if self.has_kept(path, state))
+
     def has_kept(self, path: str, state: FileState) -> bool:
         """Return whether there is a copy of this result, as it was when its run ended."""
         try:
