@@ -68,7 +68,8 @@ class ListedRun(Document):
     is_gone: bool  # whether its box is gone: given back, or forgotten here
     results: str
     """home, partly, none, box, moved (from where they were put), lost (with the box), overwritten
-    (on the box), away (pulled by another machine, or to a place unknown here)."""
+    (on the box), away (pulled by another machine, or to a place unknown here), unasked (no box told
+    yet whether there are any)."""
     log: str  # home, partly, box, moved, lost
 
     @property
@@ -175,7 +176,8 @@ def _listed(kept: RunAtHome, is_gone: bool) -> ListedRun:
     away = "lost" if is_gone else "box"
     run, has_log = kept.run, kept.is_here() if kept.place else None
     has_all = not run.goes_on and run.log_bytes <= kept.log_end
-    results = kept.came or _THERE.get(kept.results_there, away)
+    there = _THERE.get(kept.results_there, away) if kept.results_there else "unasked"
+    results = kept.came or there
     # What came to a full disk has no manifest.
     mark = {"home": MANIFEST, "partly": ""}.get(results)
     if mark is not None and not Path(kept.result_place, mark).exists():
@@ -192,13 +194,13 @@ _RESULTS = {
     "partly": "results partly at home",
     "none": "no results",
     "box": "results on the box",
+    "unasked": "results, if any, on the box",
     "moved": "results moved or removed here",
     "lost": "results went with the box",
     "overwritten": "results overwritten on the box",
     "away": "results pulled elsewhere",
 }
-_UNASKED = {"box": "results, if any, on the box", "lost": "results, if any, went with the box"}
-"""Where no box was asked for them yet."""
+_UNASKED = "results, if any, went with the box"
 _LOG = {
     "home": "log at home",
     "partly": "log partly at home",
@@ -219,8 +221,8 @@ def run_rows(
         name = (f"{names[kept.repository]}/" if every else "") + called(run.name)
         commit = run.commit[:12] + (f"+{run.snapshot[:7]}" if run.with_changes else "")
         gone = " (gone)" if one.is_gone else ""
-        texts = _RESULTS if kept.came or kept.results_there else {**_RESULTS, **_UNASKED}
-        where = f"{texts[one.results]}, {_LOG[one.log]}"
+        is_unknown = one.is_gone and one.results == "unasked"
+        where = f"{_UNASKED if is_unknown else _RESULTS[one.results]}, {_LOG[one.log]}"
         if one.is_gone and is_forgotten(kept.box, kept.created):  # it may be there still
             gone, where = " (forgotten)", where.replace("went with", "left on")
         when, outcome = _when(kept, now), _outcome(kept, now)

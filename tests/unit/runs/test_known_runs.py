@@ -140,6 +140,7 @@ def test_of_a_pull_that_found_no_result_yet_runs_does_not_say_that_any_is_at_hom
         assert where in row
         (listed,) = known_runs.list_runs(Path(), None, every=True)
         assert listed.known_results.files == (files or None)
+        assert listed.known_results.where == ("moved" if files else "unasked")
         assert listed.known_log.bytes is None
 
 
@@ -154,8 +155,9 @@ def test_runs_says_that_results_went_with_a_destroyed_box_and_were_left_on_a_for
     record.save_with_pin(box, pin, is_new=True)
     (forget_box if forgets else record.retire)(box)
     kept = RunAtHome(box.name, box.created, box.host_text, RUN)
-    lost = [ListedRun(kept, is_gone=True, results="lost", log="lost")]
-    (row,) = run_rows(lost, 9e3, None, every=False)
+    lost = known_runs._listed(kept, True)
+    assert lost.known_results.where == "unasked"  # as the text says: whether there were any
+    (row,) = run_rows([lost], 9e3, None, every=False)
     assert f"gpu ({gone})" in row
     assert f"results, if any, {there} the box, log {there} the box" in row
 
