@@ -213,6 +213,8 @@ def metric_numbers(curves: Sequence[MetricCurve]) -> list[tuple[str, str]]:
 def _metric_plot(curves: Sequence[MetricCurve], redact: Callable[[str], str]) -> Plot:
     axis, names = curves[0].axis, [redact(curve.name) for curve in curves]
     notes = [_about(name, curve) for name, curve in zip(names, curves, strict=True)]
+    if axis == "seconds":
+        notes.append("By time, since not each of its lines has a step or epoch that rises.")
     return Plot(
         f"{', '.join(names)} by {'time' if axis == 'seconds' else axis}",
         [PlotLine(name, curve.points) for name, curve in zip(names, curves, strict=True)],

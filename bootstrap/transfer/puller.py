@@ -205,8 +205,7 @@ NOTHING = {
 """Why something has no content to pull."""
 _LOST = {
     "changed": "was changed after its run ended, by no run: it is not its result any more",
-    "gone": "was removed (perhaps by clean, once another machine had pulled it), or replaced by a "
-    "commit's, after its run ended",
+    "gone": "was removed after its run ended, or replaced by a commit's",
 }
 
 

@@ -279,10 +279,13 @@ def test_metrics_of_one_kind_share_a_plot_in_the_report() -> None:
     (bad,), _ = metric_plots([curve("loss", odd=700.0, count=5000)])
     assert "became nan or inf at step 700" in bad.note
     assert "5,000 values" in bad.note
+    assert "By time" not in bad.note
+    (timed,), _ = metric_plots([curve("loss", axis="seconds")])
+    assert "By time, since not each of its lines has a step" in timed.note
 
 
 def curve(name: str, **more: Any) -> MetricCurve:
-    return MetricCurve(name=name, axis="step", points=((0, 1), (9, 0.5)), **{"count": 2, **more})
+    return MetricCurve(name=name, points=((0, 1), (9, 0.5)), **{"axis": "step", "count": 2, **more})
 
 
 def test_the_report_plots_load_and_memory_of_only_the_gpus_assigned_to_its_run() -> None:

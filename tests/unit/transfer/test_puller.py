@@ -12,9 +12,9 @@ import pytest
 from bootstrap.errors import NotSafeError
 from bootstrap.link import LinkLost, LocalStream, LocalWire, NoAnswer
 from bootstrap.transfer.destination import MANIFEST, PARTS, Destination, HomeFile
-from bootstrap.transfer.frames import BegunFile, BoxFile, BoxLook, GivenFile, WantedFile
+from bootstrap.transfer.frames import BegunFile, BoxFile, BoxLook, GivenFile, LostResult, WantedFile
 from bootstrap.transfer.manifest import PulledFile
-from bootstrap.transfer.puller import Puller, PullRound
+from bootstrap.transfer.puller import Puller, PullRound, lost_words
 from tests.unit.transfer.boxes import KEY, RUN, STOOD_S, ResultsHere, held
 
 pytestmark = pytest.mark.slow  # each starts programs
@@ -28,6 +28,11 @@ def box(tmp_path: Path) -> Iterator[ResultsHere]:
     wire = LocalWire()
     yield ResultsHere(tmp_path / "box", tmp_path / "home", wire)
     wire.close()
+
+
+@pytest.mark.parametrize("why", ["gone", "changed"])
+def test_why_a_result_is_lost_fits_into_a_line_with_its_path(why: str) -> None:
+    assert len(lost_words(LostResult((), why, ""))) < 80
 
 
 def test_results_are_pulled_byte_for_byte_and_only_once(box: ResultsHere) -> None:
