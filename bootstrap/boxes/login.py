@@ -163,8 +163,8 @@ class BoxLogin:
             from bootstrap.profile.consent import named_repository
 
             self.own = named_repository(self.options) or self.own
-        if self.state.lease and not with_details:  # `status` shows it itself
-            self.reporter.note("lease", self.state.lease.note())
+        if not with_details and self.state.lease and (lease := self.state.lease.note()):
+            self.reporter.note("lease", lease)  # `status` shows it itself
         if said := self.known.end_words(time.time()):
             self.reporter.warn(f"{self.name}: {said}")
         self.note_runs()

@@ -98,9 +98,9 @@ class BoxLease(Document):
         return [f"lease: {self.left()}; {self._holder()}"]
 
     def note(self) -> str:
-        """The same for a command about something else; who will hold it, once that is known."""
-        is_new = self.held == "trying" and not self.over
-        return self.left() if is_new else f"{self.left()}; {self._holder()}"
+        """The same for a command about something else: "" unless it can't wait for `status`."""
+        is_urgent = self.over or self.soon or self.held == LOST
+        return f"{self.left()}; {self._holder()}" if is_urgent else ""
 
     @property
     def by(self) -> str | None:

@@ -70,12 +70,21 @@ def test_a_lease_that_nothing_enforces_warns_that_the_box_keeps_costing_money(
 ) -> None:
     why = "nothing on this box holds it"
     assert why in lines(held=held)
-    assert (why in note(held=held)) == (held in ("no-key", "refused", "no-answer"))
     assert "it keeps running and costing money" in note(held=held, over="hours")
     over = lines(held=held, over="hours")
     assert over.startswith(
         "lease: over (hours); it keeps running and costing money: nothing on this box"
     )
+
+
+@pytest.mark.parametrize("held", ["yes", "no-answer", "no-key", "trying"])
+def test_a_command_about_something_else_tells_a_lease_only_if_it_is_soon_over_or_unwatched(
+    held: str,
+) -> None:
+    assert not note(held=held)
+    assert note(held=held, soon="hours").startswith("11 h 00 min left")
+    assert note(held=held, over="hours").startswith("over (hours)")
+    assert "its monitor is gone" in lease("lost", held=held).note()
 
 
 @pytest.mark.parametrize(
