@@ -38,6 +38,11 @@ def test_setup_sends_uncommitted_changes_and_does_not_train_again_once_they_are_
     assert "with your changes (1 modified, 1 new)" in done.text
     assert "new.py: not in git yet" in done.text
     assert rented.box.read(f"{rented.tree}/new.py") == "print('untracked')\n"
+    # As docs/runs.md says how to see the code of a run.
+    (run,) = rented.user.run("runs", "--json").must(0).json()["runs"]
+    store = f"--git-dir ~/.boxstrap/store/{run['repository']}.git"
+    shown = rented.run("exec", "--", f"git {store} show {run['snapshot']}").must(0).out
+    assert "+print('untracked')" in shown
     git = f"git -C {rented.tree}"
     commit = captured(["git", "rev-parse", "HEAD"], cwd=place).stdout.strip()
     assert rented.as_user(f"{git} rev-parse HEAD").strip() == commit
