@@ -487,13 +487,13 @@ class _Taker:
                 f"{_listed(large)}"
             )
             hints.append(
-                "Let git ignore them (.gitignore, or .git/info/exclude), and after the setup "
-                "send them once: boxstrap push PATH; or raise git.max_file_mib."
+                "Large ones: let git ignore them (.gitignore, or .git/info/exclude), and after the "
+                "setup send them once: boxstrap push PATH; or raise git.max_file_mib."
             )
         if found := find_credentials(self.here.root, paths):
             what.append(f"new files look like credentials, and would travel:\n{_listed(found)}")
             hints.append(
-                "Keep them here: name them in .gitignore, or in .git/info/exclude. Values "
+                "Credentials: keep them here, named in .gitignore or .git/info/exclude. Values "
                 "that the training needs are `secrets:` of the profile.\n"
                 "If a file is not a credential, commit it; or send no new files: --set "
                 "git.include=tracked"

@@ -228,8 +228,11 @@ def test_setup_exits_with_2_naming_a_new_file_above_git_max_file_mib(user: User)
     assert "  data.bin  (3 MiB)" in caught.value.what
     # What looks like a credential beside it is told with it, not only once it is mended.
     repository.write({".env": "API_KEY=1"})
-    with pytest.raises(UsageError, match=r"data\.bin(.|\n)*\.env"):
+    with pytest.raises(UsageError, match=r"data\.bin(.|\n)*\.env") as caught:
         payload(repository.root, "git.max_file_mib=2")
+    assert [line.split(":")[0] for line in caught.value.hint.split("\n")[:2]] == [
+        *("Large ones", "Credentials")
+    ]
 
 
 def test_setup_with_git_ref_sends_the_commit_of_that_ref_not_the_current_one(user: User) -> None:
