@@ -43,7 +43,7 @@ def write_receipt(
         "place": str(place),
         "files": {
             path: [one.home.size, one.sha256, one.place, one.state[3]]
-            for path, one in sorted(manifest.proven().items())
+            for path, one in manifest.proven().items()
         },
     }
     _write(file, body, synced)

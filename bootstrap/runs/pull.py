@@ -402,11 +402,11 @@ class _Pull:
     def _manifest(self, done: PullRound) -> Manifest:
         run, source = self._run, self._source
         assert source is not None  # noqa: S101 - the round is from this source
-        record, here = self._record.files, done.here()
-        files = {path: one for path, one in record.items() if path in here or self._is_here(one)}
+        record, here, without = sorted(self._record.files.items()), done.here(), done.look.without
+        files = {path: one for path, one in record if path in here or self._is_here(one)}
         files.pop(MANIFEST, None)
-        without = done.look.without
-        files = {p: one for p, one in files.items() if not any(is_meant(w, p) for w in without)}
+        if without:
+            files = {p: one for p, one in files.items() if not any(is_meant(w, p) for w in without)}
         for path, was in done.look.lost.items():  # an earlier state of it may be here
             if path in files and files[path].state[2:4] != was.state[2:4]:
                 del files[path]

@@ -260,7 +260,7 @@ class Manifest:
     origin: RunOrigin
     results: Sequence[str]
     files: Mapping[str, PulledFile]
-    """By path on the box."""
+    """By path on the box; in order, what is written of many takes half as long."""
     on_box: frozenset[str]
     """Those that were on the box at the last look; the others were removed there."""
     made: Set[str] = frozenset()
@@ -297,15 +297,16 @@ class Manifest:
 
     def _row(self, path: str) -> dict[str, object]:
         one = self.files[path]
-        return {
-            "path": path,
-            "size": one.home.size,
-            "sha256": one.sha256,
-            **({"link": one.to} if one.to else {}),
-            **({"here": one.place} if one.place != path else {}),
-            **({} if path in self.on_box else {"on_box": False}),
-            **({} if path in self.made else {"after_run": True}),
-        }
+        row: dict[str, object] = {"path": path, "size": one.home.size, "sha256": one.sha256}
+        if one.to:
+            row["link"] = one.to
+        if one.place != path:
+            row["here"] = one.place
+        if path not in self.on_box:
+            row["on_box"] = False
+        if path not in self.made:
+            row["after_run"] = True
+        return row
 
     def present(self) -> dict[str, tuple[int, str]]:
         """Return size and digest of each file that is on the box."""
@@ -322,7 +323,7 @@ class Manifest:
 
     def home_note(self) -> str:
         """Return the digest of all that the run made, by which the box knows that it is here."""
-        return digest_of({path: self.files[path].state for path in self.made})
+        return digest_of({path: one.state for path, one in self.files.items() if path in self.made})
 
     def safe_note(self) -> str:
         """Return what the box may note about the run if all its files there are here."""
