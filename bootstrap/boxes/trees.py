@@ -439,16 +439,24 @@ def find_at_risk(
     return find_at_risk(box, own) if asked else []
 
 
-def risk_in_words(box: str, risky: Sequence[RiskyFolder]) -> str:
-    """Return what would be lost of a tree, and the commands about it."""
-    named = "\n".join(f"  {one}" for one in risky[:_MOST_RISKY])
-    pull = f"boxstrap pull --host {box} --run {risky[0].run}"
-    return f"this would go with the box:\n{named}\n{also_commands(pull, risky)}"
+def risk_in_words(box: str, trees: Sequence[Sequence[RiskyFolder]]) -> list[str]:
+    """Return lines that say what would be lost of these trees, and the commands about it."""
+    risky = [one for tree in trees for one in tree][:_MOST_RISKY]
+    named = [f"  {one}" + f", in the tree of {one.run}" * (len(trees) > 1) for one in risky]
+    pull = f"boxstrap pull --host {box}"
+    ways = (line for tree in trees for line in also_commands(pull, tree, trees).splitlines())
+    return ["this would go with the box:", *named, *dict.fromkeys(ways)] if named else []
 
 
-def also_commands(pull: str, risky: Sequence[RiskyFolder]) -> str:
-    """Return the commands that bring what is at risk, and that let go of it."""
-    options = [f"--{{}} {one.path}" for one in risky[:_MOST_OPTIONS]]
+def also_commands(
+    pull: str, risky: Sequence[RiskyFolder], trees: Iterable[Sequence[RiskyFolder]]
+) -> str:
+    """Return the commands that bring what is at risk, and that let go of it: the same ones for all
+    of the `trees` in which the same is."""
+    paths = [one.path for one in risky]
+    same = [tree[0].run for tree in trees if [one.path for one in tree] == paths]
+    pull = " --run ".join([pull, *same[:_MOST_OPTIONS]])
+    options = [f"--{{}} {path}" for path in paths[:_MOST_OPTIONS]]
     bring, let_go = (" ".join(options).replace("{}", word) for word in ("also", "without"))
     return f"To bring what git ignores: {pull} {bring}\nTo let go of it: {pull} {let_go}"
 

@@ -127,10 +127,11 @@ class BoxTrees:
         """Return the commands about its risky folders."""
         if not tree.risky:
             return ""
-        command = f"boxstrap pull --host {self._box.name} --run {tree.risky[0].run}"
+        command = f"boxstrap pull --host {self._box.name}"
         if tree.repo_key != self._box.own and here is not None:
             command += f" --repo {shlex.quote(str(here.root))}"
-        return also_commands(command, tree.risky)
+        own = (one.risky for one in self._made.trees if one.risky and one.repo_key == tree.repo_key)
+        return also_commands(command, tree.risky, own)
 
     def _compared(self, tree: UnsentContent, here: LocalRepository | None) -> list[Loss] | None:
         """Compare a main tree's edits with what was fetched; None if that is impossible."""

@@ -143,8 +143,8 @@ def pull_several(
 
 
 def _say_at_risk(box: BoxLogin, screen: Screen, asked: AnswerStream | None = None) -> None:
-    for risky in find_at_risk(box, box.own, asked):
-        screen.warn(risk_in_words(box.name, risky))
+    if lines := risk_in_words(box.name, find_at_risk(box, box.own, asked)):
+        screen.warn("\n".join(lines))
 
 
 def _bring(

@@ -440,7 +440,6 @@ def _told(box: BoxLogin, width: int | None, *, with_trees: bool = True) -> BoxSt
     why = _why(box, setup)
     setup.switch = box_state.unfinished_switch or None
     setup.why = SetupFailure(why.step, why.word("code")) if why and setup.exit else None
-    at_risk = [risk_in_words(box.name, each) for each in details.at_risk]
     return BoxStatus(
         known.name,
         known.price or None,
@@ -454,7 +453,7 @@ def _told(box: BoxLogin, width: int | None, *, with_trees: bool = True) -> BoxSt
         lines=[
             *status_lines(box.name, box_state, rows, why, known, width, box.own),
             *_tree_lines(details.trees if with_trees else ()),
-            *(line for words in at_risk for line in words.splitlines()),
+            *risk_in_words(box.name, details.at_risk),
         ],
     )
 

@@ -88,10 +88,10 @@ def pull(call: Call) -> None:
     if given["all"] and names:
         raise UsageError("--all, or --run: name one of them.")
     several = given["all"] or names[1:]
-    if several and (to or given["watch"] or also):
-        raise UsageError(
-            "each of several runs has a folder of its own, without --to, --watch or --also."
-        )
+    if several and (to or given["watch"]):
+        raise UsageError("each of several runs has a folder of its own, without --to or --watch.")
+    if given["all"] and also:
+        raise UsageError("--also is of runs that are named, not of --all.")
     for one in also:
         if why := why_refused(posixpath.normpath(one)):
             raise UsageError(

@@ -26,7 +26,14 @@ from bootstrap.boxes.probe import BoxState, parse_probe, probe
 from bootstrap.boxes.run import STATES, is_name, parse_run
 from bootstrap.boxes.run_details import ask_details, parse_details, results_in_the_way
 from bootstrap.boxes.run_history import SampleLines, ask_history, ask_record
-from bootstrap.boxes.trees import BoxWorkStream, clean_trees, find_at_risk, read_content
+from bootstrap.boxes.trees import (
+    BoxWorkStream,
+    RiskyFolder,
+    clean_trees,
+    find_at_risk,
+    read_content,
+    risk_in_words,
+)
 from bootstrap.errors import BoxstrapError
 from bootstrap.fleet.jobs import count_gpus
 from bootstrap.fleet.nodes import NOT_AN_ANSWER, read_answer
@@ -545,6 +552,26 @@ def test_the_error_on_overwritten_results_lists_no_row_with_a_nonsense_count_fro
 ) -> None:
     said = results_in_the_way([f"a-1 1 {count} large", f"a-2 {count} 1 large"], "box", "box")
     assert said.what.endswith("would be overwritten:")
+
+
+def test_what_would_go_with_the_box_is_told_once_for_all_trees_in_which_the_same_is() -> None:
+    one, two, other = (
+        (RiskyFolder(run, 1, 7, path),)
+        for run, path in (("train-4", "models/"), ("train-2", "models/"), ("train-3", "logs/"))
+    )
+    head, *lines = risk_in_words("gpu", [one, other, two])
+    assert head == "this would go with the box:"
+    assert [line[-19:] for line in lines[:3]] == [f"the tree of train-{at}" for at in (4, 3, 2)]
+    assert lines[3:] == [
+        f"{what}: boxstrap pull --host gpu {of}"
+        for runs, path in (("--run train-4 --run train-2", "models/"), ("--run train-3", "logs/"))
+        for what, of in (
+            ("To bring what git ignores", f"{runs} --also {path}"),
+            ("To let go of it", f"{runs} --without {path}"),
+        )
+    ]
+    assert risk_in_words("gpu", [one])[1].endswith("no run's result")
+    assert risk_in_words("gpu", []) == []
 
 
 def test_down_asks_a_box_again_which_files_would_be_lost_if_the_link_broke(
