@@ -140,10 +140,7 @@ class BoxLogin:
             self.repo_key, self.repo_root = key, root
         _ = self.link
         try:
-            if with_details:
-                self.refresh_details()
-            else:
-                self.refresh()
+            self.refresh_details() if with_details else self.refresh()
         except BaseException:
             self.close()
             raise
