@@ -83,7 +83,8 @@ def _ended(
     price: float | None,
 ) -> str:
     program, known = program_name(sys.argv[0]), of.login.known
-    head = f"{of.box}: run {run.name}: {run.outcome()}" if run else f"{of.box}: set up"
+    beside = f" in {run.tree}" if run and run.tree else ""
+    head = f"{of.box}: run {run.name}{beside}: {run.outcome()}" if run else f"{of.box}: set up"
     if run and run.state == "queued" and run.queue.startswith("after"):
         head += f"; for its command $BOXSTRAP_AFTER is the folder of {run.queue.partition(' ')[2]}"
     commands += [("status", f"{program} status {_there(of)}")]

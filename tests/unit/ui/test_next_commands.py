@@ -48,6 +48,7 @@ LATER = run(node=NodeOf(1, ("a", "b")))
     ("of", "profile", "nothing", "offered"),
     [
         pytest.param(run(), {}, False, "pull fetch", id="it runs"),
+        pytest.param(run(tree="homework@2"), {}, False, "pull fetch", id="it runs beside"),
         pytest.param(run("finished"), {}, False, "pull fetch", id="it is over"),
         pytest.param(run("finished"), {}, True, "", id="it made none"),
         pytest.param(run("queued"), {}, False, "pull", id="it has not begun"),
@@ -73,3 +74,4 @@ def test_pull_is_offered_as_a_next_command_only_where_a_run_has_results(
     result: Any = Made(**run, login=login, box_state=state, profile=own)
     said = next_steps(result)
     assert [word for word in ("pull", "fetch") if f"  {word} " in said] == offered.split()
+    assert ("gpu: run train-1 in homework@2: " in said) is bool(of and of.tree)
