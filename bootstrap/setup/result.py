@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -282,11 +283,20 @@ _UNSENT = {
 _UNEXPLAINED = ("build-failed", "command-failed", "prepare-failed")
 """Codes of which only the log knows more."""
 
+_TRIES_AGAIN = re.compile(rb"\bagain in [0-9]+ s\s*$")
+"""What ends the log of an attempt, after which a step tries the same once more."""
+
+
+def _last_try(lines: Sequence[bytes]) -> Sequence[bytes]:
+    """Return the last attempt's lines: the ones before it mostly failed for the same reason."""
+    tries = [at for at, line in enumerate(lines[:-1], 1) if _TRIES_AGAIN.search(line)]
+    return lines[tries[-1] :] if tries else lines
+
 
 def _failed(error: type[BoxstrapError], end: SetupEnd, reporter: Reporter) -> BoxstrapError:
     log = f"setups/{end.setup}/logs/{end.step}.log"
     tail = end.box.tail(log, LOG_BYTES, redacted=True)
-    reporter.log_tail(end.step, tail.splitlines())
+    reporter.log_tail(end.step, _last_try(tail.splitlines()))
     text = tail.decode(errors="replace") if end.code_name in _UNEXPLAINED else ""
     if end.unsent and end.code_name in _UNSENT.get(end.step, ()):
         return error(end.unsent.what, where=end.unsent.where, hint=end.unsent.hint)

@@ -73,6 +73,19 @@ def test_setup_shows_the_error_of_a_failed_send_and_not_the_failed_step_that_it_
     assert ("--refetch" in caught.value.hint) == said.startswith("/here")
 
 
+@pytest.mark.parametrize("again", ["trying again in 8 s", "https://a/x: refused; again in 8 s"])
+def test_a_step_that_tried_several_times_says_once_why_it_failed(
+    again: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = f"cause: refused\n{again}\ncause: refused\n{again}\ncause: refused by all\n"
+    screen = JsonScreen(io.StringIO())
+    for said, shown in ((log, ["cause: refused by all"]), (f"x\n{again}\n", ["x", again])):
+        monkeypatch.setattr(BoxLogin, "tail", lambda *_, said=said, **__: said.encode())
+        with pytest.raises(BoxstrapError):
+            raise_for(done(rc=7), end(), screen)
+        assert screen._logs == {"python": shown}
+
+
 def test_a_setup_that_ends_with_exit_code_0_or_none_raises_no_error() -> None:
     raise_for(done(rc=0, code="over"), end(), JsonScreen(io.StringIO()))
     raise_for(done(), end(), JsonScreen(io.StringIO()))
