@@ -452,6 +452,8 @@ class BoxLogin:
             if before.name == self.name:
                 said += ", and is called so again"
             said += "; what is known of its runs is its own again: boxstrap runs"
+            more = (one for one in before.repositories if not self.known.of(one.key))
+            self.known = replace(self.known, repositories=(*self.known.repositories, *more))
             self._is_now(before, said)
         return before is not None
 

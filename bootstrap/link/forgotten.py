@@ -1,5 +1,5 @@
 """Boxes that were forgotten here, until they show their key at their place again. Of each the name
-is kept, and which of its results are at home: that is about files here."""
+is kept, whose runs it had, and which of its results are at home: that is about files here."""
 
 import contextlib
 import json
@@ -14,13 +14,16 @@ from bootstrap.providers import place_of
 
 _MOST = 500  # names that are kept, those of the boxes forgotten last
 _AT_HOME = ("pulls", "receipts")  # the folders of a record that tell which results are at home
+_OF_REPOSITORY = ("key", "stood_in", "root", "workdir", "place")
 
 
 def forget_box(box: KnownBox) -> None:
     """Remove all that is known of the box, with its pin, but what is kept. Raises OSError."""
     import shutil  # late: each login asks `met_again`, and few forget
 
-    former = {"name": box.name, "host_text": "", "created": box.created}
+    theirs = [{name: getattr(one, name) for name in _OF_REPOSITORY} for one in box.repositories]
+    former: dict[str, Any] = {"name": box.name, "host_text": "", "created": box.created}
+    former["extra"] = {"repositories": theirs}
     with contextlib.suppress(UsageError):  # a damaged record has no place
         _write({**_names(), **dict.fromkeys(_shown(box), former)})
     aside = box.folder.with_name(f".{box.folder.name}.forgotten")

@@ -50,14 +50,15 @@ class ListedBox(Document):
         box = self.box
         user = f"{box.user}@" if box.user else ""
         cost = spent_in_words(self.now - box.costs_since, box.price)
-        from bootstrap.boxes.run import called
+        from bootstrap.boxes.run import called, repository_names
 
+        own = (each.stood_in or each.key for each in box.repositories)
         more = [f"+{len(self.running) - _MOST_RUNS}"] if len(self.running) > _MOST_RUNS else []
         return (
             box.name,
             f"{user}{box.address}:{box.port}" if box.address else box.host_text,
             box.profile or "-",
-            ", ".join(dict.fromkeys(each.name for each in box.repositories)) or "-",
+            ", ".join(repository_names(own).values()) or "-",
             (", ".join([*map(called, self.running[:_MOST_RUNS]), *more]) or "-"),
             f"{duration(max(0.0, self.now - box.seen))} ago" + ", connected" * self.connected,
             f"{dollars(box.price)} an hour, about {cost} so far" if cost else "-",

@@ -369,7 +369,9 @@ def test_a_login_to_a_forgotten_box_with_the_same_host_key_restores_its_name_and
         ]
 
     assert meet("box", "trainer") == ("trainer", [])
-    RunAtHome("trainer", record.all_boxes()[0].created, "box", run).save()
+    own = record.all_boxes()[0].using("key", workdir="/w").using("other-key", root="abc")
+    record.save_box(own)
+    RunAtHome("trainer", own.created, "box", run).save()
     receipt = receipt_file(record.all_boxes()[0].folder, "key", run.name)
     origin = RunOrigin("trainer", "key", run.name)
     write_receipt(receipt, Manifest(origin, [], {}, frozenset()), paths.state_dir())
@@ -385,6 +387,8 @@ def test_a_login_to_a_forgotten_box_with_the_same_host_key_restores_its_name_and
     told = "box was known here as trainer until it was forgotten"
     assert meet("box") == ("trainer", [f"{told}, and is called so again"])
     assert (owners(), proven()) == ([True], ["trainer"])
+    theirs = [(one.key, one.root) for one in registry.only_box("key").repositories]
+    assert theirs == [("other-key", "abc"), ("key", "")]
     assert meet("box") == ("trainer", [])
     # Where its name is another's by now, or it is given one, it is only told.
     forget("trainer")
