@@ -24,7 +24,7 @@ from bootstrap.link.target import BoxOptions
 from bootstrap.repo.local import current
 from bootstrap.sizes import duration, spent, took_in_words
 from bootstrap.transfer.destination import MANIFEST
-from bootstrap.ui.layout import laid_out
+from bootstrap.ui.layout import cut, laid_out
 from bootstrap.ui.screen import Screen
 from bootstrap.value import Document, dataclass, field, replace
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from bootstrap.providers.estimate import Price
 
 _FIRST = 5  # cells in the first of two lines
+WIDEST_COMMAND = 60  # characters of a command; --json has all of it
 _SHOWN = 40  # rows shown as text; --json has all
 
 
@@ -226,7 +227,8 @@ def run_rows(
         if one.is_gone and is_forgotten(kept.box, kept.created):  # it may be there still
             gone, where = " (forgotten)", where.replace("went with", "left on")
         when, outcome = _when(kept, now), _outcome(kept, now)
-        rows.append((name, f"{kept.box}{gone}", when, outcome, commit, kept.metric[:60], where))
+        about = (commit, kept.metric[:60], where, cut(run.typed, WIDEST_COMMAND))
+        rows.append((name, f"{kept.box}{gone}", when, outcome, *about))
     lines = [line for row in laid_out(rows, width, _FIRST) for line in row]
     if len(listed) > _SHOWN:
         lines.append(f"and {len(listed) - _SHOWN} older ones: --json has all")

@@ -38,11 +38,17 @@ from bootstrap.link.registry import meant
 from bootstrap.link.target import BoxOptions, KeyAndRoot
 from bootstrap.onbox.run_folder import END_BYTES
 from bootstrap.providers import WITH_CONTRACTS
-from bootstrap.runs.known_runs import as_of, box_or_home, find_gone, known_of_host
+from bootstrap.runs.known_runs import (
+    WIDEST_COMMAND,
+    as_of,
+    box_or_home,
+    find_gone,
+    known_of_host,
+)
 from bootstrap.sizes import dollars, duration, size, spent, spent_in_words
 from bootstrap.steps.event_codes import explain
 from bootstrap.steps.events import Event, parse_event
-from bootstrap.ui.layout import aligned, laid_out
+from bootstrap.ui.layout import aligned, cut, laid_out
 from bootstrap.ui.screen import Screen
 from bootstrap.ui.screens import JsonScreen
 from bootstrap.value import Document, dataclass, replace
@@ -84,7 +90,6 @@ class RunFromHome(RunStatus):
 _SHOWN = 10
 """Number of ended runs shown; runs that are live or wait for their turn are always shown."""
 _FIRST = 4  # number of a run's cells that stand in the first of two lines: name, state, times, cost
-_WIDEST = 60  # characters of a command; --json has all of it
 _NEXT = {
     "died": "{}; to start it again: boxstrap setup --restart{}",
     "waiting": "the next boxstrap setup of its work begins it",
@@ -156,8 +161,7 @@ def _about(row: RunStatus, now: int) -> tuple[str, ...]:
         log = ""
     elif run.made_nothing(results.files if results else 0):
         log = MADE_NOTHING
-    command = run.typed if len(run.typed) <= _WIDEST else f"{run.typed[: _WIDEST - 1]}…"
-    return (log, str(results or ""), run.short_commit, command)
+    return (log, str(results or ""), run.short_commit, cut(run.typed, WIDEST_COMMAND))
 
 
 def _when(run: Run, now: int) -> str:

@@ -46,6 +46,7 @@ def test_the_age_of_a_runs_state_counts_from_when_that_run_was_last_read_on_its_
     row = " ".join(run_rows([listed], 9_050.0, None, every=False)[0].split())
     assert "train-1 gpu 2 h 16 min ago finished, ran 1 h 00 min, $2.00" in row
     assert f"{'c' * 12}+a1b2c3d" in row
+    assert row.endswith(f", log on the box {RUN.typed}")
     assert document(listed)["dollars"] == 2.0
 
 
