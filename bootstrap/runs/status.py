@@ -444,6 +444,7 @@ def _told(box: BoxLogin, width: int | None, *, with_trees: bool = True) -> BoxSt
     why = _why(box, setup)
     setup.switch = box_state.unfinished_switch or None
     setup.why = SetupFailure(why.step, why.word("code")) if why and setup.exit else None
+    trees = [one for one in details.trees if with_trees and box.own in {"", one.repo_key}]
     return BoxStatus(
         known.name,
         known.price or None,
@@ -456,7 +457,7 @@ def _told(box: BoxLogin, width: int | None, *, with_trees: bool = True) -> BoxSt
         [one for each in details.at_risk for one in each],
         lines=[
             *status_lines(box.name, box_state, rows, why, known, width, box.own),
-            *_tree_lines(details.trees if with_trees else ()),
+            *_tree_lines(trees),  # those that `clean` means
             *risk_in_words(box.name, details.at_risk),
         ],
     )
