@@ -172,7 +172,7 @@ class _Beginning:
         waits = partial(send.say_waiting, self._screen, self._context.request)
         with send.exchange(wire, values, sent, objects, "run", waits=waits) as (stream, answer):
             if "run" in answer.facts and self._shows_at_once():
-                self._say_started(answer.facts["run"].rpartition("/")[2])
+                self._say_started(answer)
                 self._output = self._shown_output(stream)
             return answer
 
@@ -215,9 +215,9 @@ class _Beginning:
             self._show(lines)
         return follow.first_output(stream.rest(b"\n") + b"\n" + stream.rest())
 
-    def _say_started(self, name: str) -> None:
-        self._screen.begun_run = name
-        if self._wait_s and not self._wish.queue:
+    def _say_started(self, answer: send.SyncAnswer) -> None:
+        self._screen.begun_run = name = answer.facts["run"].rpartition("/")[2]
+        if self._wait_s and answer.facts.get("state") != "queued":
             self._screen.say(follow.waits_for_output(name))
 
     def _result(self, answer: send.SyncAnswer, began: float) -> StartedRun:
@@ -235,7 +235,7 @@ class _Beginning:
             )
         self._remember()
         run = self._run_of(answer)
-        output = self._output or self._watched(run)
+        output = self._output or self._watched(run, answer)
         lines = tuple(map(self._screen.redact, output.lines))
         fresh = follow.not_shown(lines, self._shown)
         if fresh and (output.rc or not self._shown):
@@ -279,10 +279,10 @@ class _Beginning:
             attended=True,
         )
 
-    def _watched(self, run: Run) -> follow.FirstOutput:
+    def _watched(self, run: Run, answer: send.SyncAnswer) -> follow.FirstOutput:
         """Wait for its first lines; the box redacts secrets whose values are not here."""
         box = self._context.box
-        self._say_started(run.name)
+        self._say_started(answer)
         self._context.box_state()
         return box.ask(partial(follow.watch_beginning, run=run, seconds=self._wait_s))
 

@@ -24,7 +24,7 @@ from ..run_folder import (
     runs_below,
     secrets_of,
 )
-from ..run_queue import revive, runner_of
+from ..run_queue import may_begin, revive, runner_of
 from ..work.repair import remove_folder
 from .keep_monitor import keep
 from .window import has_runner, open_session, tmux
@@ -151,6 +151,9 @@ def start(
         if run.state() == QUEUED and not run.is_attended:
             said = f"no process could be started that waits for the turn of {run.path}"
             raise NotStartedError("run-not-begun", said)
+        if may_begin(run):  # at once, if its results may be kept
+            with suppress(NotStartedError):
+                await_begin(run)
         return
     if not has_runner(run):  # a setup that was killed may have started it a moment ago
         _keep_results(run, "give-up" if overwrite else "begin", *more)

@@ -109,6 +109,7 @@ def main() -> None:
     run = new_run.started(asked)
     if run:
         answer("run", run.name)
+        answer("state", run.state())
         for name in ("dir", "venv", "started"):
             answer(name, run.first(name))
     answer("over")

@@ -157,6 +157,12 @@ def test_a_run_gets_tmux_session_b_though_an_ended_run_has_session_big(box: Queu
     assert sorted(box.tmux("list-sessions", "-F", "#{session_name}")) == ["b", "big"]
 
 
+def test_a_queued_run_with_nothing_before_it_has_begun_once_it_is_started(box: QueueBox) -> None:
+    assert RunFolder(str(box.begin(box.make("free", queue="gpus")))).state() == "running"
+    assert RunFolder(str(box.begin(box.make("next", queue="gpus")))).state() == "queued"
+    box.open("free", "next")
+
+
 @pytest.mark.slow
 def test_queued_runs_begin_in_order_once_their_gpus_are_free(box: QueueBox) -> None:
     box.begin(box.make("live", gpus="0"))
