@@ -48,7 +48,7 @@ class Pulled(Document):
         return {shown(path): shown(one.to) for path, one in self.manifest.files.items() if one.to}
 
     def lines(self) -> list[str]:
-        count, had = len(self.landed), len(self.manifest.on_box) - len(self.landed)
+        count, had = len(self.landed), len(self.manifest.proven()) - len(self.landed)
         came = f"{file_count(count)}, {transferred(self.received, self.seconds)}"
         files = self.manifest.files.items()
         whole = sum(one.home.size for path, one in files if path in self.landed and not one.to)

@@ -101,6 +101,8 @@ def test_a_pulled_file_that_was_changed_at_home_is_reported_as_not_pulled(*, is_
         assert resumed.lines()[0] == "n: 1 file, 3 B in 0 s"
         resumed.manifest = dataclasses.replace(manifest, live=True)
         assert resumed.lines()[0] == "n: 1 file, 3 B in 0 s; it is still running"
+        cleaned = dataclasses.replace(manifest, made=manifest.on_box, on_box=frozenset())
+        assert pull_result.Pulled(cleaned, Path("/r")).lines()[0] == "n: 1 file here already"
     else:
         with pytest.raises(NotSafeError, match="1 file of n was not pulled"):
             pull_result.Pulled(manifest, Path("/r")).check()
