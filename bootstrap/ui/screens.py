@@ -101,7 +101,7 @@ class PlainScreen(Screen):
             self._step(row, "...", row.noted)
         elif event.event == "warn":
             self._step(row, "warn", row.said)
-        else:
+        elif not row.was_right:
             seconds = self._steps.elapsed(row)
             time_ = "" if seconds is None else duration(seconds)
             cost = spent_in_words(seconds, self.price)

@@ -103,6 +103,11 @@ class StepRow:
     def is_over(self) -> bool:
         return self.state not in {WAITING, RUNNING}
 
+    @property
+    def was_right(self) -> bool:
+        """Whether there was nothing to do in it, which no person needs to be told."""
+        return self.state == SKIPPED and self.why == WHY["done"]
+
     def words(self) -> list[str]:
         """Return what to show, from the longest wording to the shortest."""
         if self.state == SKIPPED:

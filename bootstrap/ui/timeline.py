@@ -116,11 +116,16 @@ class TimelineScreen(Screen):
     def frame(self, width: int, height: int | None = None) -> list[Text]:
         """Return the lines for `width` columns; over `height`, the least important are left out."""
         with self._lock:
-            rows = [row for step, row in self._steps.rows.items() if step not in self._left]
+            rows = [
+                row
+                for step, row in self._steps.rows.items()
+                if step not in self._left and not row.was_right
+            ]
+            meant = len(rows)
             foot = self._foot(width)
             if height is not None:
                 rows = _most_important(rows, max(1, height - len(foot) - 1))
-            hidden = len(self._steps.rows) - len(self._left) - len(rows)
+            hidden = meant - len(rows)
             lines = [self._row(row, width) for row in rows]
         if hidden:
             more = f"   {hidden} more steps"

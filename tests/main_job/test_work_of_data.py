@@ -82,7 +82,7 @@ def test_setup_trains_on_changed_data_but_not_again_once_data_is_as_it_was_for_a
     # The same content with another time is the same data: nothing is made or trained again.
     os.utime(here.sets / "a.txt", (1, 1))
     same = here.setup()
-    assert "prepare    skip" in same.err
+    assert "prepare    start" not in same.err
     assert (here.runs(), here.made()) == (2, 2)
     # The earlier data is the earlier work: told, and not trained again.
     here.write("a.txt", "one")

@@ -12,7 +12,6 @@ GOLDEN = """\
 12:00:00  setup      start
 12:00:00  preflight  start  checking whether this box can be set up
 12:00:00  preflight  ok     0.3 s, $0.0001
-12:00:00  shell      skip   already right
 12:00:00  gpu        start  asking the GPU
 12:00:00  repo       start  new commit
 12:00:01  gpu        warn   the box has no tmux: training runs detached, with the same log

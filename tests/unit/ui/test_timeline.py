@@ -52,7 +52,6 @@ MIDDLE = [
     f" {mark} {step:<9}  {words:<53}  {seconds:>10}".rstrip()
     for mark, step, words, seconds in (
         ("✓", "preflight", "", "0.3 s"),
-        ("\u2013", "shell", "already right", ""),
         ("!", "gpu", "the box has no tmux: training runs detached, with th…", "1.7 s"),
         ("*", "repo", "20 of 40 MB, 10 MB/s, 2.0 s left", "2.0 s"),
         ("·", "python", "", ""),
