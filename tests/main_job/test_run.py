@@ -203,8 +203,10 @@ def test_each_run_started_during_another_run_gets_a_tree_of_its_own(here: Runner
         assert "printed nothing, left no results: was that the training?" in told
         assert "trees beside" not in told
     assert "trees beside the main one" in here.user.run("status", *TO_LOCAL).must(0).out
-    here.user.repository("other")  # whose clean leaves them
-    assert "trees beside" not in here.user.run("status", "--host", "local").must(0).out
+    own, other = here.user.place, here.user.repository("other")  # whose clean leaves them
+    here.user.place = own
+    elsewhere = here.user.run("status", *TO_LOCAL, "--repo", str(other.root))
+    assert "trees beside" not in elsewhere.must(0).out
 
 
 def test_ctrl_c_while_run_waits_for_first_lines_leaves_the_run_running(here: Runner) -> None:
