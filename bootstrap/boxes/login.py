@@ -160,8 +160,9 @@ class BoxLogin:
             from bootstrap.profile.consent import named_repository
 
             self.own = named_repository(self.options) or self.own
-        if not with_details and self.state.lease and (lease := self.state.lease.note()):
-            self.reporter.note("lease", lease)  # `status` shows it itself
+        lease = None if with_details else self.state.lease  # `status` shows it itself
+        if lease and (said := lease.note(self.known.lease.get("held"))):
+            self.reporter.note("lease", said)
         if said := self.known.end_words(time.time()):
             self.reporter.warn(f"{self.name}: {said}")
         self.note_runs()
@@ -175,8 +176,7 @@ class BoxLogin:
     def at(self, *, workdir: str = "", repo_key: str = "") -> BoxLogin:
         """Return the same login, to be asked about another working folder or repository."""
         other = copy.copy(self)
-        if workdir:
-            other.workdir = workdir
+        other.workdir = workdir or self.workdir
         if repo_key:
             other.repo_key, other.repo_root = repo_key, ""
         return other

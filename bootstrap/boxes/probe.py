@@ -63,6 +63,9 @@ class LeaseLimit(NamedTuple):
     limit: float
 
 
+_ENDS_ITSELF = ("yes", "no-boot")
+
+
 @dataclass(frozen=True)
 class BoxLease(Document):
     """A lease, as counted on its box."""
@@ -91,15 +94,17 @@ class BoxLease(Document):
     @property
     def is_held(self) -> bool:
         """Whether the box ends itself (with `no-boot`, only until it is restarted)."""
-        return self.held in {"yes", "no-boot"}
+        return self.held in _ENDS_ITSELF
 
     def lines(self) -> list[str]:
         """Lines for the user: what is left, and who holds it."""
         return [f"lease: {self.left()}; {self._holder()}"]
 
-    def note(self) -> str:
-        """The same for a command about something else: "" unless it can't wait for `status`."""
-        is_urgent = self.over or self.soon or self.held == LOST
+    def note(self, before: object = "") -> str:
+        """The same for a command about something else: "" unless it can't wait for `status`.
+        `before`: `held` when it was set, which was told then."""
+        is_new = before in _ENDS_ITSELF and not self.is_held and self.held != "trying"
+        is_urgent = self.over or self.soon or self.held == LOST or is_new or self._uncounted()
         return f"{self.left()}; {self._holder()}" if is_urgent else ""
 
     @property
@@ -133,9 +138,11 @@ class BoxLease(Document):
         end = f", then {self._end()}" if self.destroys and self.is_held else ""
         way = _BY_OLDER if self.is_by_older and self.is_held else ""
         way = _BY_SHUTDOWN if self.shutdown and self.is_held else way
+        return f"{self._why_not()}{way}{end}{error}{self._uncounted()}"
+
+    def _uncounted(self) -> str:
         # An account that does not answer says no price either.
-        uncounted = UNPRICED if self.is_unpriced and self.held != "no-answer" else ""
-        return f"{self._why_not()}{way}{end}{error}{uncounted}"
+        return UNPRICED if self.is_unpriced and self.held != "no-answer" else ""
 
     def _why_not(self) -> str:
         if self.held == "wipes" and self.shutdown:

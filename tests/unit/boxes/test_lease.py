@@ -85,6 +85,10 @@ def test_a_command_about_something_else_tells_a_lease_only_if_it_is_soon_over_or
     assert note(held=held, soon="hours").startswith("11 h 00 min left")
     assert note(held=held, over="hours").startswith("over (hours)")
     assert "its monitor is gone" in lease("lost", held=held).note()
+    is_worse = held in {"no-key", "no-answer"}
+    assert bool(lease(held=held).note("yes")) is is_worse
+    assert not lease(held=held).note("no-key")
+    assert bool(note(held=held, price=None)) is (held != "no-answer")
 
 
 @pytest.mark.parametrize(
