@@ -507,7 +507,8 @@ class PullPlace:
         with contextlib.suppress(UsageError):  # a `.git` that leads nowhere
             if self.inside:
                 where = (current(self.base)[0], locate(self.base).git_dir.name, *self.inside)
-        words = "\0".join([run.repo_key, run.name, *where])
+        # Another working folder on the box has a run of the same name, perhaps.
+        words = "\0".join([run.repo_key, run.name, str(run.started), *where])
         digest = hashlib.sha256(os.fsencode(words)).hexdigest()[:16]
         return box_folder / "pulls" / f"{run.name}-{digest}.jsonl"
 

@@ -210,13 +210,9 @@ class BoxLogin:
     def note_sent(self, here: LocalRepository | None, key: str, workdir: str, **known: str) -> None:
         """Record what was sent, and say whose files share the folder on the box with it."""
         place = str(here.root) if here is not None else ""
-        other = self.known.sent_from(key, known.get("root", ""), workdir)
-        if place and other not in {"", place}:
-            self.reporter.warn(
-                f"{self.name}: {other} is a clone or worktree of this repository and has the same "
-                "folder on the box: what is sent from one replaces the other's files. A clone has "
-                "one of its own with --set box.workdir='~/NAME' at each setup and run"
-            )
+        others = self.known.others_words(place, key, known.get("root", ""), workdir)
+        for said in filter(None, (self.known.left_words(key, workdir), others)):
+            self.reporter.warn(f"{self.name}: {said}")
         self.save(self.known.using(key, workdir=workdir, place=place, **known))
 
     def _reached(self, known: KnownBox) -> KnownBox:

@@ -14,7 +14,7 @@ from bootstrap.providers import place_of
 
 _MOST = 500  # names that are kept, those of the boxes forgotten last
 _AT_HOME = ("pulls", "receipts")  # the folders of a record that tell which results are at home
-_OF_REPOSITORY = ("key", "stood_in", "root", "workdir", "place")
+_OF_REPOSITORY = ("key", "stood_in", "root", "workdir", "left", "place")
 
 
 def forget_box(box: KnownBox) -> None:

@@ -158,6 +158,8 @@ class BoxRepository:
     """The id of the repository whose profile names it by `git.url`; "" if that is itself."""
     root: str = ""  # its first commit
     workdir: str = ""
+    left: tuple[str, ...] = ()
+    """The working folders that it had before: what was made there may be there still."""
     venv: str = ""
     script: str = ""  # the id of its last setup's script
     snapshot: str = ""  # the snapshot placed last in its tree on the box, as far as known here
@@ -249,6 +251,29 @@ class KnownBox:
         )
         return next((place for place in last if Path(place).is_dir()), "")
 
+    def others_words(self, place: str, key: str, root: str, workdir: str) -> str:
+        """Say whose files in the folder on the box go if `place` sends its own; "" if nobody's."""
+        other = self.sent_from(key, root, workdir)
+        if not place or other in {"", place}:
+            return ""
+        return (
+            f"{other} is a clone or worktree of this repository and has the same folder on the "
+            "box: what is sent from one replaces the other's files. A clone has one of its own "
+            "with --set box.workdir='~/NAME' at each setup and run"
+        )
+
+    def left_words(self, key: str, workdir: str) -> str:
+        """Say what is left behind if the repository is in this working folder from now on; "" if it
+        was there before."""
+        before = self.of(key) or NO_REPOSITORY
+        if workdir in {before.workdir, *before.left} or not before.workdir:
+            return ""
+        return (
+            f"{before.name} was in {before.workdir} until now. Its runs and results there stay, "
+            "and of all commands down alone looks at them; to go back to them: --set "
+            f"box.workdir={before.workdir}"
+        )
+
     def workdir_of(self, key: str) -> str:
         """Return the working folder of this repository; if it was never set up, the last one."""
         return (self.of(key) or self.last).workdir or self.workdir
@@ -258,7 +283,10 @@ class KnownBox:
         before = next((each for each in self.repositories if each.key == key), BoxRepository(key))
         used = max(time.time(), self.last.used + 0.001)  # also if the clock was wrong once
         ids = dict.fromkeys(filter(None, (known.get("snapshot", ""), *before.sent)))
-        now = replace(before, used=used, sent=(*ids,)[:_MOST_SENT], **known)
+        folder = known.get("workdir", before.workdir)
+        left = [*dict.fromkeys((*before.left, before.workdir))]
+        left = [one for one in left if one not in {"", folder}]
+        now = replace(before, used=used, sent=(*ids,)[:_MOST_SENT], left=(*left,), **known)
         others = (each for each in self.repositories if each.key != key)
         return replace(self, repositories=(now, *others))
 

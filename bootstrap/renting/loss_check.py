@@ -39,7 +39,7 @@ class Loss(Document):
 
     kind: str
     """run, queued, processes, setup; results, log; edits, staged, files, ignored, commits,
-    repositories, unread; unknown, unseen."""
+    repositories, unread; unknown, unseen; left (any of these, in a working folder of before)."""
     where: str  # the run, or the tree
     what: str
     let_go: str = field(default="", compare=False)

@@ -340,14 +340,28 @@ def _known(options: BoxOptions) -> KnownBox | None:
 def secure(box: BoxLogin, screen: Screen, wish: TeardownOptions) -> list[Loss]:
     """Fetch what can be fetched, if wished, and return what is still unsafe."""
     found = _secure(box, screen, wish)
+    left = {folder for each in box.known.repositories for folder in each.left}
     for other in _elsewhere(box):
-        found += _secure(other, screen, wish)
+        if other.workdir in left:  # its runs have the names of later ones, whose place is at home
+            unsafe = _secure(other, screen, replace(wish, only_look=True))
+            found += [_in_left(other.workdir, one) for one in unsafe]
+        else:
+            found += _secure(other, screen, wish)
     return list(dict.fromkeys(found))
+
+
+def _in_left(folder: str, loss: Loss) -> Loss:
+    ways = (
+        f"{folder} is not the working folder any more. Take what you need there by scp or rsync;\n"
+        f"or go back to it: boxstrap setup --host NAME --set box.workdir={folder}"
+    )
+    return replace(loss, kind="left", where=f"{folder}: {loss.where}", let_go=ways)
 
 
 def _elsewhere(box: BoxLogin) -> Iterator[BoxLogin]:
     """Yield the box for each other working folder that repositories were set up in."""
-    for workdir in dict.fromkeys(each.workdir for each in box.known.repositories):
+    folders = (one for each in box.known.repositories for one in (each.workdir, *each.left))
+    for workdir in dict.fromkeys(folders):
         if workdir not in ("", box.workdir):
             other = box.at(workdir=workdir)
             _look_again(other)
@@ -492,7 +506,7 @@ def _refusal(name: str, unsafe: Sequence[Loss], *, is_dry: bool) -> NotSafeError
 def _hint(loss: Loss, runs: int) -> str:
     """Return what to do about it: there is nothing more to pull of what no pull brings. `runs`: of
     so many runs there are results or logs."""
-    if loss.let_go and loss.kind == "ignored":
+    if loss.let_go and loss.kind in ("ignored", "left"):
         return loss.let_go
     if loss.let_go:
         return f"Nothing more can be pulled of {loss.where}. {LET_GO}: {loss.let_go}"

@@ -223,7 +223,7 @@ def people() -> list[str]:
 
 def working_folders() -> list[str]:
     """Return the folders that other setups may have been told to work in."""
-    return [str(one) for one in Path("/").glob("*")]
+    return [str(one) for folder in ("/", *people()) for one in Path(folder).glob("*")]
 
 
 def unsafe_homes(box_home: Path, homes: Sequence[str], others: Iterable[str]) -> Iterator[str]:

@@ -28,6 +28,7 @@ EXTRA = {
             "place": "",
             "root": "8f14e45fceea167a5a36dedd4bea2543d0f4a0b1",
             "script": "abababab",
+            "left": [],
             "sent": [],
             "snapshot": "",
             "stood_in": "",

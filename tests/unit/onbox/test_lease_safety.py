@@ -186,6 +186,7 @@ def test_the_safety_check_says_that_another_users_boxstrap_folder_is_not_checked
 ) -> None:
     own, their = str(box.home.parent), box.home.parent / "theirs"
     monkeypatch.setattr(safety, "people", lambda: [own, str(their), "/nowhere"])
+    assert {"/tmp", f"{own}/{box.home.name}"} <= {*safety.working_folders()}
     monkeypatch.setattr(safety, "working_folders", list)
     assert list(safety.all_unsafe(box.home)) == []
     (their / ".boxstrap").mkdir(parents=True)

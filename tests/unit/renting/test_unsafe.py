@@ -232,6 +232,32 @@ def test_results_that_the_profile_names_since_the_run_are_at_home_once_they_were
     assert (home / "out/a.pt").read_text() == "trained"
 
 
+def test_down_looks_at_the_working_folder_in_which_a_repository_was_before(user: User) -> None:
+    train = "import os, sys\nos.makedirs('out', exist_ok=True)\n"
+    train += "open('out/a.pt', 'w').write(sys.argv[-1])\n"
+    repository = user.repository(boxstrap__yaml=PROFILE, train__py=train, __gitignore="out/\n")
+    user.run("setup", *LOCAL).must(0)
+    user.run("wait", *LOCAL).must(0)
+    own = PROFILE.replace("~/work", "~/new").replace("python train.py", "python train.py new")
+    (repository.root / "boxstrap.yaml").write_text(own)
+    moved = user.run("run", *LOCAL).must(0)
+    assert "homework was in ~/work until now. Its runs and results there stay" in moved.err
+    user.run("wait", *LOCAL).must(0)
+    assert "until now" not in user.run("run", *LOCAL).must(0).err
+    user.run("wait", *LOCAL).must(0)
+    user.run("pull", "--all", *LOCAL).must(0)
+    refused = user.run("down", *LOCAL).must(9).err
+    assert "~/work: homework/train-1: out/a.pt: the box has a different file" in refused
+    back = ("--set", "box.workdir=~/work")
+    assert f"or go back to it: boxstrap setup --host local {' '.join(back)}\n" in refused
+    assert user.run("setup", *LOCAL, *back).must(0)
+    user.run("pull", *LOCAL, "--run", "train-1").must(0)
+    home = repository.root / "boxstrap-results/local/train-1/out"
+    texts = {file.name: file.read_text() for file in home.iterdir()}
+    assert texts == {"a.pt": "new", "a.from-train-1.pt": "train.py"}
+    assert "~/new: homework/train-1: out/a.pt: the box has" in user.run("down", *LOCAL).must(9).err
+
+
 def test_down_refuses_to_lose_git_ignored_files_written_by_hand_without_a_run(user: User) -> None:
     """In an editor on the box, say: nothing was ever run, so no results are known."""
     repository = user.repository(
