@@ -138,7 +138,7 @@ def check_caps(
             f"its lease; max_box_dollars allows {dollars(most)}. Nothing was rented.",
             total=alone,
             cap=most,
-            hint=_shorter(most / price),
+            hint=f"{_shorter(most / price)}\n{_where()}",
         )
     if caps.max_dollars is None:
         return
@@ -160,7 +160,7 @@ def check_caps(
             f"{dollars(caps.max_dollars)}. Nothing was rented.",
             total=before + own,
             cap=caps.max_dollars,
-            hint=_shorter(left / (boxes * price)) if left else _WAIT,
+            hint=f"{_shorter(left / (boxes * price)) if left else _WAIT}\n{_where()}",
         )
 
 
@@ -171,8 +171,12 @@ def too_dear(caps: MoneyCaps, price: float) -> OverCapError:
         "rented.",
         total=price,
         cap=cap,
-        hint="See what there is: boxstrap up --dry-run",
+        hint=f"See what there is: boxstrap up --dry-run. {_where()}",
     )
+
+
+def _where() -> str:
+    return f"The cap is in {caps_file()}, or in the environment."
 
 
 def check_longer_lease(box: KnownBox, added_s: float, now: float) -> None:
@@ -181,10 +185,7 @@ def check_longer_lease(box: KnownBox, added_s: float, now: float) -> None:
     caps = read_caps()
     if ours is None or not caps:
         return
-    hint = (
-        f"To give it back: boxstrap down --host {box.name}. The cap is in {caps_file()}, or in the "
-        "environment."
-    )
+    hint = f"To give it back: boxstrap down --host {box.name}. {_where()}"
     if math.isinf(added_s):
         raise NotSafeError(
             "without its lease nothing limits what the box costs, and there is a cap on money.",

@@ -119,11 +119,13 @@ def test_max_dollars_counts_what_rentals_cost_from_24_hours_ago_to_24_hours_ahea
 
 def test_an_offer_above_max_price_or_max_box_dollars_is_an_error_that_names_the_cap() -> None:
     check_caps(MoneyCaps(max_price=0.5, max_box_dollars=12), RentalTerms(0.5, 24), NOW)
-    with pytest.raises(OverCapError, match=r"\$0.51 an hour is more than max_price"):
+    with pytest.raises(OverCapError, match=r"\$0.51 an hour is more than max_price") as dear:
         check_caps(MoneyCaps(max_price=0.5), RentalTerms(0.51, 1), NOW)
     with pytest.raises(OverCapError) as found:
         check_caps(MoneyCaps(max_box_dollars=12), RentalTerms(0.5, 25), NOW)
-    assert found.value.hint == "A shorter lease fits: --set lease.hours=24"
+    assert found.value.hint.startswith("A shorter lease fits: --set lease.hours=24")
+    for one in (found, dear):
+        assert f"The cap is in {money.caps_file()}, or in the environment." in one.value.hint
 
 
 def test_a_lease_can_not_be_extended_beyond_the_money_cap(monkeypatch: pytest.MonkeyPatch) -> None:
